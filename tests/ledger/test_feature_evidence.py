@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
+from lowswitch.kernels.streams import JUDGED, purpose_key
 from lowswitch.learners.case_posterior import MODELS, CasePosterior
 from lowswitch.ledger import Feature, Ledger, LedgerError
 from lowswitch.ledger.cases import Cases, CaseTally
@@ -57,7 +58,7 @@ def cases_of(n, truth, seed=0, noise=0.5, actions=3):
 
 
 def posterior_of(cases, told=9, seed=1):
-    return CasePosterior(SHAPE, *cases[:3], seed=seed, told=told)
+    return CasePosterior(SHAPE, *cases[:3], key=purpose_key(seed, JUDGED), told=told)
 
 
 def test_a_fit_is_the_normal_law_of_all_rewards_together():

@@ -435,7 +435,10 @@ DECLARATIONS = [
     ({"policy": np.zeros((1, 3), dtype=int)}, "is a LinearPolicy, not ndarray"),
     ({"policy": ls.Learner(ls.linear(), features=2, actions=4, episodes=9).policy}, "LinearPolicy"),
     ({"algorithm": ls.psrl()}, "use ls.linear, ls.linucb or ls.few"),
-    ({"algorithm": ls.few(deployments=4, trial=0.25)}, "trial is of tables so far"),
+    (
+        {"algorithm": ls.few(deployments=4, trial=0.25)},
+        "trial=0.25 needs a protocol: with features, give the policy",
+    ),
     ({"rewards": (1, 0)}, r"rewards must be a range such as \(0, 1\), not \(1, 0\)"),
 ]
 

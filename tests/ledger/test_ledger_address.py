@@ -101,7 +101,7 @@ def test_no_error_shows_a_password(address, tmp_path, monkeypatch, capsys):
         assert commands.main([*command, address]) in (2, 4)  # refused, or not reached
         printed = capsys.readouterr()
         assert shows_none(printed.out + printed.err)
-        assert "lowswitch: " in printed.err
+        assert "lowswitch: " in printed.err or '"event": "failed"' in printed.err  # of a server
     assert list(tmp_path.iterdir()) == []  # and no file has such a name
 
 

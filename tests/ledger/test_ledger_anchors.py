@@ -2,8 +2,11 @@
 
 import contextlib
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -307,3 +310,42 @@ def test_a_copy_with_a_changed_index_is_found(tmp_path):
     connection.close()
     with contextlib.suppress(LedgerError):
         assert not Ledger.open(tmp_path / "b.db", read_only=True).verify().whole
+
+
+def test_exit_codes_tell_contradicted_anchors_from_unusable_ones(tmp_path, capsys):
+    address, out = tmp_path / "run.db", tmp_path / "anchors.jsonl"
+    made(address).close()
+    other = tmp_path / "other.db"
+    made(other, episodes=20).close()
+
+    def run(*line):
+        code = commands.main([str(one) for one in line])
+        return code, capsys.readouterr().err
+
+    assert run("ledger", "anchor", address, "--out", out)[0] == 0
+    verify = ["ledger", "verify", address, "--anchors", out]
+    assert run(*verify)[0] == 0
+    assert run(*verify, "--key", "0" * 64)[0] == 3
+    os.replace(f"{address}.key", f"{other}.key")
+    assert run("ledger", "anchor", other, "--out", out)[0] == 3
+    assert len(out.read_text().splitlines()) == 1
+    out.write_text("")
+    code, error = run(*verify)
+    assert (code, "has no anchors, so there is nothing to compare with" in error) == (2, True)
+
+
+def test_anchors_come_through_standard_input(tmp_path):
+    """Into a container, from a machine that nobody who can write to the ledger can write to."""
+    address, out = tmp_path / "run.db", tmp_path / "anchors.jsonl"
+    made(address).close()
+    assert commands.main(["ledger", "anchor", str(address), "--out", str(out)]) == 0
+    line = ["-m", "lowswitch", "ledger", "verify", str(address), "--anchors", "/dev/stdin"]
+    for given, code in ((out.read_bytes(), 0), (b"", 2)):
+        ran = subprocess.run([sys.executable, *line], input=given, capture_output=True)
+        assert ran.returncode == code, ran
+
+
+def test_without_psycopg_the_way_out_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert commands.main(["ledger", "status", "postgresql://a@b/c"]) == 2
+    assert "install lowswitch[postgres]" in capsys.readouterr().err

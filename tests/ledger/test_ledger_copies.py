@@ -3,8 +3,12 @@
 import dataclasses
 import json
 import os
+import resource
+import signal
 import sqlite3
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -57,6 +61,115 @@ def test_a_ledger_moves_between_databases(tmp_path, postgres, capsys, way):
     assert "north" in run(capsys, "token", "list", moved)[1]
     code, _, error = run(capsys, "ledger", "copy", source, "--to", moved)
     assert (code, "exists already" in error) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["backup", "copy"])
+def test_a_copy_of_postgresql_is_one_file_that_is_whole_alone(tmp_path, postgres, capsys, name):
+    source, target = f"{postgres.get_uri()}#alone_{name}", tmp_path / "copies" / "run.db"
+    target.parent.mkdir()
+    ledger = made(source)
+    play(ledger, 30, decide=approve)
+    ledger.close()
+    to = "--out" if name == "backup" else "--to"
+    assert run(capsys, "ledger", name, source, to, target, "--json")[0] == 0
+    assert list(target.parent.iterdir()) == [target]  # no log beside it, also after the check
+    moved = tmp_path / "elsewhere.db"
+    moved.write_bytes(target.read_bytes())
+    with Ledger.open(moved, read_only=True) as alone:
+        assert alone.verify(progress=False).whole
+        assert alone.store.execute("PRAGMA journal_mode") == [("delete",)]
+
+
+def test_a_copy_whose_log_cannot_be_brought_in_is_refused(tmp_path, postgres, capsys, monkeypatch):
+    """As on a disk that becomes full between the last commit and the checkpoint."""
+    source, target = f"{postgres.get_uri()}#unfinished", tmp_path / "run.db"
+    made(source).close()
+    finish, readers = SqliteStore.finish, []
+
+    def in_use(self):
+        readers.append(sqlite3.connect(self.path, isolation_level=None))
+        readers[0].execute("BEGIN")
+        readers[0].execute("SELECT COUNT(*) FROM events").fetchone()  # so that its log must stay
+        finish(self)
+
+    monkeypatch.setattr(SqliteStore, "finish", in_use)
+    code, out, error = run(capsys, "ledger", "backup", source, "--out", target, "--json")
+    readers[0].close()
+    assert (code, out) == (4, "")
+    assert "run.db" in error
+    assert list(tmp_path.glob("run.db*")) == []
+
+
+def test_a_full_disk_fails_a_backup_of_postgresql(tmp_path, postgres):
+    """The file may grow no further than its limit, at each of some sizes; none is called whole."""
+    source = f"{postgres.get_uri()}#nearly_full"
+    ledger = made(source)
+    play(ledger, 60, decide=approve)
+    ledger.backup(tmp_path / "whole.db")
+    ledger.close()
+    size = (tmp_path / "whole.db").stat().st_size
+    for limit in range(size // 4, size + 1, size // 4):
+        target = tmp_path / f"{limit}.db"
+        line = ["-m", "lowswitch", "ledger", "backup", source, "--out", target, "--json"]
+        ran = subprocess.run(
+            [sys.executable, *map(str, line)],
+            preexec_fn=lambda limit=limit: _limited(limit),
+            capture_output=True,
+            text=True,
+        )
+        assert (ran.returncode == 0) == target.exists(), ran
+        assert ran.returncode in (0, 4), ran
+        if target.exists():
+            assert target.stat().st_size == size
+        assert not list(tmp_path.glob(f"{limit}.db-*"))
+
+
+def _limited(size):
+    """Let no file of this process grow beyond a size; writes then fail as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def test_old_backups_go_with_what_sqlite_left_beside_them(tmp_path, capsys, monkeypatch):
+    address, folder = tmp_path / "run.db", tmp_path / "backups"
+    folder.mkdir()
+    made(address).close()
+    for night in range(3):
+        monkeypatch.setattr("lowswitch.ledger.copies.datetime", _Clock(f"2026-11-1{night}T020000Z"))
+        (folder / f"run-2026111{night}T020000Z.db-shm").touch()
+        (folder / f"run-2026101{night}T020000Z.db-wal").touch()  # its backup is long gone
+        (folder / f"other-2026101{night}T020000Z.db-wal").touch()
+        assert run(capsys, "ledger", "backup", address, "--out", folder, "--keep", 2)[0] == 0
+    names = {path.name for path in folder.iterdir() if not path.name.startswith("other")}
+    kept = [f"run-2026111{night}T020000Z.db" for night in (1, 2)]
+    assert names == {*kept, *(f"{name}-shm" for name in kept)}
+    assert len(list(folder.glob("other*"))) == 3
+
+
+def test_a_ledger_in_postgresql_is_restored_from_a_backup(tmp_path, postgres, capsys):
+    """As the manual says, with a role that has no other right than to create schemas."""
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(postgres.get_uri(), autocommit=True) as database:
+        name = database.info.dbname
+        database.execute("CREATE ROLE keeper LOGIN")
+        database.execute(f"GRANT CREATE ON DATABASE {name} TO keeper")
+    uri = postgres.get_uri().replace("postgres:", "keeper:", 1)
+    address, key = f"{uri}#restored", ["--key-file", tmp_path / "key"]
+    anchors, copy = tmp_path / "anchors.jsonl", tmp_path / "backup.db"
+    with made(address) as ledger:
+        play(ledger, 5)
+    assert run(capsys, "ledger", "anchor", address, *key, "--out", anchors)[0] == 0
+    assert run(capsys, "ledger", "backup", address, "--out", copy)[0] == 0
+    code, _, error = run(capsys, "ledger", "copy", copy, "--to", address)
+    assert (code, "exists already" in error) == (2, True)
+    with psycopg.connect(uri, autocommit=True) as database:
+        database.execute("ALTER SCHEMA lowswitch_restored RENAME TO lowswitch_restored_damaged")
+    assert run(capsys, "ledger", "copy", copy, "--to", address, "--json")[0] == 0
+    assert run(capsys, "ledger", "verify", address, "--anchors", anchors)[0] == 0
+    assert run(capsys, "token", "list", f"{address}_damaged")[0] == 0
+    with Ledger.open(address) as ledger:
+        play(ledger, 3)
+    assert run(capsys, "ledger", "verify", address, "--anchors", anchors)[0] == 0
 
 
 def test_a_moved_ledger_leaves_no_original_to_go_on_with(tmp_path, capsys):

@@ -33,7 +33,7 @@ def test_an_old_consent_does_not_end_the_next_pause(tmp_path):
     for who in (WHO, OTHER):
         ledger.confirm(other.number, **who)
     ledger.freeze(by="office", reason="a second alarm")
-    with pytest.raises(LedgerError, match=f"no motion {old.number} waits"):
+    with pytest.raises(LedgerError, match=f"no request {old.number} waits"):
         ledger.confirm(old.number, **OTHER)
     assert ledger.status().frozen
     assert replayed(ledger, tmp_path)
@@ -52,7 +52,8 @@ def test_what_cannot_be_done_any_more_is_refused_when_it_is_confirmed(name, tmp_
         ledger.confirm(resume.number, **who)
     assert ledger.confirm(approve.number, **OTHER) == 2
     back = ledger.rollback(1, by="office", reason="adverse events")
-    veto = ledger.forbid([("visit 2", "bad")], ["drug"], instead="watch", **WHO)
+    other = next(a for a in range(3) if a != ledger.policy[0, 1, 2])
+    veto = ledger.forbid([("visit 2", "bad")], [other], **WHO)
     ledger.end(by="office", reason="the trial is over")
     for motion in (back, veto):
         with pytest.raises(LedgerError, match="has lapsed"):
@@ -88,6 +89,38 @@ def test_a_decision_that_is_not_its_motion_is_seen(tmp_path):
         with pytest.raises(LedgerError, match="asks for something else"):
             writer.add("Dr Vega", "reviewer", "approved", forged)
         writer.events.clear()
+
+
+def test_a_veto_is_carried_out_only_where_it_replaces_what_was_read(tmp_path):
+    """A treatment that nobody had read of came with a veto that had found nothing to replace."""
+    ledger = clinic(tmp_path, "psrl", quorum=2)
+    report(ledger, 40)
+    view = ledger.propose(by="office")
+    row = view.rows[0]
+    place, (new,) = [(row["step"], row["state"])], row["to"]
+    other = next(a for a in range(3) if a not in (new, row["from"][0]))
+    with pytest.raises(LedgerError, match="is not given there now, so .* would replace nothing"):
+        ledger.forbid(place, [new], instead=other, **WHO)
+    veto = ledger.forbid(place, [new], **WHO)
+    elsewhere = ledger.forbid([(1, 2)] if place != [(1, 2)] else [(0, 0)], [other], **WHO)
+    approval = ledger.approve(view, rows=place, **WHO)
+    with pytest.raises(LedgerError, match="you looked at version 7, and version 1 replaced it"):
+        ledger.confirm(approval.number, base=7, **OTHER)
+    assert ledger.confirm(approval.number, base=1, **OTHER) == 2
+    assert [one.number for one in ledger.motions()] == [elsewhere.number]
+    (gone,) = ledger.lapsed_motions()
+    assert (gone.number, gone.lapsed) == (
+        veto.number,
+        "version 2 changed what it would replace in the protocol",
+    )
+    with pytest.raises(LedgerError, match="has lapsed: version 2 changed"):
+        ledger.confirm(veto.number, **OTHER)
+    with pytest.raises(LedgerError, match="you looked at version 1"):
+        ledger.forbid(place, [new], instead=other, base=1, **WHO)
+    again = ledger.forbid(place, [new], instead=other, base=2, **WHO)
+    assert ledger.confirm(again.number, base=2, **OTHER) == 3
+    assert ledger.policy[0][place[0]] == other
+    assert replayed(ledger, tmp_path)
 
 
 def test_a_held_row_is_the_same_after_a_cap_and_a_restart(tmp_path):

@@ -78,7 +78,7 @@ def test_what_changes_nothing_is_refused_and_leaves_no_event(ledger):
     proposal, head = ledger.propose(by="operations"), ledger.status().head
     with pytest.raises(ValueError, match="part must be"):
         ledger.approve(proposal, part="both", **WHO)
-    with pytest.raises(ValueError, match="nothing of that would change what is deployed"):
+    with pytest.raises(ValueError, match="that would not change the deployed policy"):
         ledger.approve(proposal, part="trial", share=0.0, **WHO)
     assert ledger.status().head == head
     assert ledger.proposal().hash == proposal.hash

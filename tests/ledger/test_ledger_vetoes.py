@@ -174,7 +174,7 @@ def test_requests_are_declined_and_lapse(tmp_path):
     proposal = ledger.propose(by="office")
     first = ledger.approve(proposal, **WHO)
     ledger.decline(first.number, **OTHER)
-    with pytest.raises(LedgerError, match="no motion .* waits"):
+    with pytest.raises(LedgerError, match="no request .* waits"):
         ledger.confirm(first.number, **OTHER)
     second = ledger.approve(proposal, **WHO)
     rows = [(row["step"], row["state"]) for row in proposal.rows]

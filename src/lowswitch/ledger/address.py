@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from lowswitch.ledger.errors import NotALedgerError, StorageError
+from lowswitch.ledger.errors import LedgerError, NotALedgerError
 from lowswitch.ledger.events import Event
 from lowswitch.ledger.store import Store
 
@@ -40,7 +40,7 @@ def store_at(
     """
     if is_postgres(address):
         if importlib.util.find_spec("psycopg") is None:
-            raise StorageError("a ledger in PostgreSQL needs psycopg; install lowswitch[postgres]")
+            raise LedgerError("a ledger in PostgreSQL needs psycopg; install lowswitch[postgres]")
         from lowswitch.ledger.postgres import PostgresStore
 
         if create is not None:

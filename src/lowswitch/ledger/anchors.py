@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from lowswitch.io.files import read_bytes, write_new
 from lowswitch.ledger.address import file_of, is_postgres, printable
 from lowswitch.ledger.chain import Chain
-from lowswitch.ledger.errors import LedgerError, StorageError
+from lowswitch.ledger.errors import DamagedError, LedgerError, StorageError
 from lowswitch.ledger.events import canonical
 from lowswitch.ledger.store import Store
 
@@ -140,7 +140,7 @@ def append(path: Path, anchor: Anchor, store: Store) -> None:
     if path.exists():
         for before in read_anchors(path):
             if before.key != anchor.key:
-                raise LedgerError(
+                raise DamagedError(
                     f"the anchors in {str(path)!r} are signed with the key {before.key}, and this"
                     f" one with {anchor.key}; begin another file if the key was changed on purpose"
                 )
@@ -160,7 +160,7 @@ def _require_on_record(before: Anchor, anchor: Anchor, store: Store) -> None:
     """The event of an earlier anchor is still what it was, without a replay."""
     stored = store.event(before.seq)[2] if before.seq <= anchor.seq else None
     if (before.run, before.head) != (anchor.run, stored):
-        raise LedgerError(
+        raise DamagedError(
             f"this ledger contradicts the anchor of {before.time} (event {before.seq:,}); nothing"
             " was added; 'lowswitch ledger verify' with --anchors says more"
         )
@@ -207,8 +207,13 @@ def trusted(path: str | Path, key: str | None = None) -> list[Known]:
         key = anchor.key if key is None else key
         if anchor.key != key or not is_signed(anchor):
             why = f"with the key {anchor.key}, not {key}" if anchor.key != key else "by nobody"
-            raise LedgerError(f"{str(path)!r}, line {number}: this anchor is signed {why}")
+            raise DamagedError(f"{str(path)!r}, line {number}: this anchor is signed {why}")
         found += anchor.known()
+    if not found:
+        raise LedgerError(
+            f"{str(path)!r} has no anchors, so there is nothing to compare with; find out who"
+            " emptied it, or verify without --anchors"
+        )
     return found
 
 

@@ -83,8 +83,7 @@ class _Walk:
     """A replay, and what it says of everything that is stored beside the events."""
 
     def __init__(self, read: Callable[[int], Iterable[Event]], known: Sequence[Known] = ()) -> None:
-        self.read, self.amended = read, list[Event]()
-        self.replay = Corrections(read, lambda before: self.amended)
+        self.read, self.replay = read, Corrections(read)
         self.state: State | None = None
         self.issued: list[tuple[Any, ...]] = []  # ticket, site, request, version, event; by number
         self.names: set[Any] = set()  # of tickets, and requests with their sites
@@ -153,7 +152,6 @@ class _Walk:
             raise BrokenError(event.seq, f"ticket {payload['number']} is of another site")
         if event.kind == "amended":
             self._check_amended(event)
-            self.amended.append(event)
         if KINDS[event.kind].has_report:
             self.reports[payload["number"]] = event.seq
 

@@ -39,7 +39,11 @@ class CaseTally(Tally):
         )
 
     def add(
-        self, sites: Sequence[str], states: np.ndarray, actions: np.ndarray, rewards: np.ndarray
+        self,
+        sites: Sequence[str] | np.ndarray,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
     ) -> None:
         """Count cases, and keep them; states: their contexts [B, 1, R, d]."""
         super().add(sites, np.zeros_like(actions), actions, rewards)

@@ -92,7 +92,7 @@ class Client(Remote):
         self._knows_terms = False  # whether they are in the spool
         self._declared: dict[str, Any] = {}
         self._warned = -math.inf  # when
-        self.trouble: str | None = None  # what is wrong with the token, in words
+        self.trouble: str | None = None  # why the server or the token does not work, in words
         self.most_age = float(most_age)
         self.clock: Callable[[], float] = time.time
 
@@ -390,13 +390,15 @@ class Client(Remote):
     def _require_try(self) -> None:
         """Do not knock all the time at a door that was closed a moment ago."""
         if time.monotonic() < self._retry_at:
-            raise UnreachableError("the server was away a moment ago")
+            raise UnreachableError(self.trouble or "the server was away a moment ago")
 
     def _away(self, error: LedgerError | None = None) -> None:
         """Wait before the next try, longer each time; calls during the pause do not prolong it."""
         if isinstance(error, TokenExpiredError):
             goes_on = "reports wait in the spool, and the last policy is followed, until you do"
             self._warn(f"{error}; {goes_on}")
+        elif isinstance(error, UnreachableError):
+            self.trouble = str(error)
         if time.monotonic() < self._retry_at:
             return
         self._pause = min(max(2 * self._pause, 0.05), 5.0)
@@ -405,7 +407,7 @@ class Client(Remote):
     def _back(self) -> None:
         self._retry_at, self._pause = 0.0, 0.0
         if self._connection.expires is not None:
-            way = "ask an operator for a new one, which 'lowswitch token rotate' makes"
+            way = "ask the administrator of the service for a new one ('lowswitch token rotate')"
             self._warn(f"the token of this client expires at {self._connection.expires}; {way}")
         else:
             self.trouble = None
@@ -441,8 +443,8 @@ class Client(Remote):
             version, policy = FALLBACK, self._fallback or (spool.get("terms") or {}).get("policy")
         if policy is None:
             raise UnreachableError(
-                "the server is away, no policy has come from it yet, and there is no fallback; give"
-                " fallback="
+                f"the server is away ({self.trouble}), no policy has come from it yet, and there is"
+                " no fallback; give fallback="
             )
         spool.promise(request)
         facts = {"ticket": f"{_LATER}{request}", "number": 0, "site": "", "request": request}

@@ -15,7 +15,7 @@ from lowswitch.io.files import owning
 from lowswitch.ledger.address import file_of, is_postgres, printable, store_at
 from lowswitch.ledger.errors import LedgerError, StorageError
 from lowswitch.ledger.events import GENESIS, read_event
-from lowswitch.ledger.store import SCHEMA, UPGRADES, Store
+from lowswitch.ledger.store import COMPANIONS, SCHEMA, UPGRADES, Store
 
 _TABLE = re.compile(r"CREATE TABLE (\w+) \((.*)\)", re.DOTALL)
 _NO_COLUMN = ("UNIQUE", "PRIMARY", "CHECK")
@@ -41,6 +41,7 @@ def copy(source: Store, address: str | Path) -> None:
             with target.transaction():
                 for name, columns in tables(source.found):
                     _copy_table(source, target, name, columns)
+            target.finish()
         except BaseException:
             target.remove()
             raise
@@ -65,7 +66,7 @@ def moving(address: str | Path) -> Iterator[Callable[[], str]]:
 def _rename(path: Path, moved: Path) -> str:
     """Rename a ledger with its log; return the new name."""
     try:
-        for end in ("", "-wal", "-shm"):
+        for end in ("", *COMPANIONS):
             if Path(f"{path}{end}").exists():
                 os.rename(f"{path}{end}", f"{moved}{end}")
     except OSError as error:
@@ -105,13 +106,20 @@ def _dated(address: str | Path, folder: Path) -> Path:
 
 
 def prune(kept: Path, most: int) -> list[str]:
-    """Remove the oldest backups of the same run beside one, so that `most` are left."""
+    """Remove the oldest backups of the same run beside one, so that `most` are left.
+
+    What SQLite kept beside a backup goes with it, also where an earlier version left it behind.
+    """
     stem = kept.name.rpartition("-")[0]
-    alike = re.compile(rf"{re.escape(stem)}-\d{{8}}T\d{{6}}Z\.db")
+    alike = re.compile(rf"{re.escape(stem)}-\d{{8}}T\d{{6}}Z\.db({'|'.join(COMPANIONS)})?")
     run = _run_of(kept)
-    named = (path for path in kept.parent.iterdir() if alike.fullmatch(path.name))
-    found = sorted(path for path in named if _run_of(path) == run)
-    gone = found[: max(0, len(found) - most)]
+    named = {path for path in kept.parent.iterdir() if alike.fullmatch(path.name)}
+    whole = {path for path in named if path.suffix == ".db"}
+    found = sorted(path for path in whole if _run_of(path) == run)
+    old = set(found[: max(0, len(found) - most)])
+    beside = {path: path.with_name(path.name.rpartition("-")[0]) for path in named - whole}
+    left = {path for path, backup in beside.items() if backup in old or backup not in whole}
+    gone = sorted(old | left)
     try:
         for path in gone:
             path.unlink()

@@ -1,36 +1,49 @@
 """What a run would be, had every amended report been right from the start.
 
 An amendment changes what was learned from its ticket on, and nothing before that. So the replay
-begins at the last mark that had not heard of the ticket. Marks are states of such a replay, kept as
-it goes on: dense near its end, where most corrections belong, and sparse long before.
+begins at the last mark before the ticket. Marks are states of such a replay, kept as it goes on:
+dense near its end, where most corrections belong, and sparse long before.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
-from lowswitch.ledger.events import KINDS, Event, Kind
+from lowswitch.ledger.course import Course
+from lowswitch.ledger.events import Event
+from lowswitch.ledger.intake import Lessons
 from lowswitch.ledger.snapshot import state_of
 from lowswitch.ledger.state import Replay, State
 from lowswitch.ledger.store import Snapshot
-from lowswitch.ledger.terms import Report, Terms
+from lowswitch.ledger.terms import Terms
 
-_EVERY = 1000  # events between two new marks
+_EVERY = 500  # tickets at least between two new marks
+_SHARE = 0.25  # and this share of those that are left
 _MOST = 40  # marks
+
+
+class Mark(NamedTuple):
+    """A state on the way of a replay."""
+
+    at: int  # the next station
+    done: int  # tickets that are learned
+    state: State
 
 
 class Corrections(Replay):
     """How events are taken in, and the replay that an amendment needs.
 
     read: the events from a number on. amended: the amendments before an event, in their order.
-    snapshots: those that the chain vouches for; without an amendment before them, they are marks.
+    snapshots: those that the chain vouches for, the newest first; a replay begins at one that has
+    heard of no amended ticket.
     """
 
     def __init__(
         self,
         read: Callable[[int], Iterable[Event]],
-        amended: Callable[[int], Iterable[Event]],
+        amended: Callable[[int], Iterable[Event]] = lambda before: (),
         snapshots: Callable[[], Iterable[Snapshot]] = tuple,
     ) -> None:
         super().__init__()
@@ -39,80 +52,104 @@ class Corrections(Replay):
         self.forget()
 
     def forget(self) -> None:
-        """Let go of the marks, as when the events are not those of before."""
-        self._reports: dict[int, Report] = {}
-        self._marks: list[State] = []
+        """Let go of what was read, as when the events are not those of before."""
+        self._course: Course | None = None
+        self._marks: list[Mark] = []
 
-    def rebuilt(self, event: Event, terms: Terms) -> State:
-        """The state before an amendment, as if all amended reports had come in the first place."""
-        self._begin(event, terms)
-        state, forced = self._marks[-1].copy(), Replay(self._reports)
-        for other in _that_matter(self._before(event, state.seq + 1)):
-            state.apply(other, forced)
-            state.changed.clear()
-            if other.seq - self._marks[-1].seq >= _EVERY:
-                self._marks.append(state.copy())
-                self._thin(event.seq)
-        state.learn()
-        return state
+    def rebuilt(self, event: Event, terms: Terms) -> Lessons:
+        """What is learned before an amendment, as if all amended reports had come at first."""
+        course = self._course_to(event, terms)
+        self._drop_marks(course, event.payload["number"] - course.learned - 1)
+        first, done, begin = self._marks[-1]
+        state = begin.copy()
+        for at in range(first, len(course.stations) + 1):
+            done = self._learn(course, state, at, done)
+            if at < len(course.stations):
+                course.stations[at].take_in(state)
+        return state.lessons
+
+    def _learn(self, course: Course, state: State, at: int, done: int) -> int:
+        """Let a state learn what comes before a station, with marks; return how far it is then."""
+        end = course.reach(at)
+        while done < end:
+            mark = self._next_mark(course.ready)
+            last = min(end, mark)
+            course.learn(state, done, last)
+            if last == mark:
+                self._marks.append(Mark(at, last, state.copy()))
+                self._thin(course.ready)
+            done = last
+        return done
+
+    # ---- what is replayed ------------------------------------------------------------------------
+
+    def _course_to(self, event: Event, terms: Terms) -> Course:
+        """The events up to an amendment and with it."""
+        course = self._course
+        if course is None or course.seq >= event.seq or not self._extend(course, event):
+            self.forget()
+            course = Course(self._first(event, terms))
+            self._marks = [Mark(0, 0, course.first)]
+            found = self._extend(course, event)
+            assert found, "a state from before all amendments has heard of none"
+            self._course = course
+        return course
+
+    def _extend(self, course: Course, event: Event) -> bool:
+        """Read on up to an event; return whether the course still begins early enough."""
+        for other in self._before(event, course.seq + 1):
+            course.append(other)
+            if other.kind == "amended" and course.is_current:
+                self._drop_marks(course, other.payload["number"] - course.learned - 1)
+        course.append(event)
+        return course.is_current
 
     def _before(self, event: Event, first: int) -> Iterator[Event]:
         """The events from a number on that come before an event."""
-        for other in itertools.chain(self.read(first), self.unwritten):
-            if other.seq == event.seq:
+        is_new = self.unwritten and first >= self.unwritten[0].seq
+        for other in itertools.chain(() if is_new else self.read(first), self.unwritten):
+            if other.seq >= event.seq:
                 return
-            yield other
+            if other.seq >= first:
+                yield other
 
-    def _begin(self, event: Event, terms: Terms) -> None:
-        """Let the last mark be one to begin from."""
+    def _first(self, event: Event, terms: Terms) -> State:
+        """The last snapshot from before all amendments, and from before what they change."""
         new = [one for one in self.unwritten if one.kind == "amended" and one.seq < event.seq]
         amended = [*self.amended(event.seq), *new, event]
-        reports = {one.payload["number"]: Report.from_payload(one.payload) for one in amended}
-        both = reports.keys() | self._reports.keys()
-        changed = [number for number in both if reports.get(number) != self._reports.get(number)]
-        self._marks = [one for one in self._marks if not _has_any(one, changed)]
-        if not self._marks:
-            self._marks = [self._first(amended[0].seq, reports, terms)]
-        self._reports = reports
-
-    def _first(self, amended_at: int, reports: Iterable[int], terms: Terms) -> State:
-        """The last snapshot from before all amendments, and from before what they change."""
+        numbers = {one.payload["number"] for one in amended}
         for snapshot in self.snapshots():
-            state = state_of(snapshot, terms) if snapshot.seq < amended_at else None
-            if state is not None and not _has_any(state, reports):
+            state = state_of(snapshot, terms) if snapshot.seq < amended[0].seq else None
+            if state is not None and not _has_any(state, numbers):
                 return state
         for first in self.read(1):
             return State.of(terms, first)
         raise AssertionError("an amendment has events before it")
 
+    # ---- marks -----------------------------------------------------------------------------------
+
+    def _drop_marks(self, course: Course, ticket: int) -> None:
+        """Leave out the marks that have learned a ticket, or should have by their stations."""
+        self._marks = [
+            one
+            for one in self._marks
+            if one.done <= ticket and (one.at == 0 or course.reach(one.at - 1) <= one.done)
+        ]
+
+    def _next_mark(self, end: int) -> int:
+        """After how many tickets the next mark is due."""
+        last = self._marks[-1].done
+        return last + max(_EVERY, int(_SHARE * (end - last)))
+
     def _thin(self, end: int) -> None:
         """Drop the mark that is missed least: where the gap is smallest for its distance."""
         if len(self._marks) > _MOST:
-            places = [one.seq for one in self._marks]
+            places = [one.done for one in self._marks]
             inner = range(1, len(places) - 1)
             gaps = {i: (places[i + 1] - places[i - 1]) / (end - places[i - 1]) for i in inner}
             del self._marks[min(gaps, key=gaps.__getitem__)]
 
 
-def _that_matter(events: Iterable[Event]) -> Iterator[Event]:
-    """The events that change what is learned when amended reports stand in their places already.
-
-    Amendments and snapshots do not. Neither does a proposal that another one replaced before
-    anything else happened, as after each of several amendments.
-    """
-    proposed: Event | None = None
-    for event in events:
-        if event.kind == "proposed":
-            proposed = event
-        elif not KINDS.get(event.kind, Kind()).is_idle:
-            if proposed is not None:
-                yield proposed
-                proposed = None
-            yield event
-    if proposed is not None:
-        yield proposed
-
-
-def _has_any(mark: State, numbers: Iterable[int]) -> bool:
+def _has_any(state: State, numbers: Iterable[int]) -> bool:
     """Whether the reports of some of these tickets, or their losses, are part of a state."""
-    return any(number <= mark.through or number in mark.settled for number in numbers)
+    return any(number <= state.through or number in state.settled for number in numbers)

@@ -16,14 +16,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lowswitch.checks import require_count
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.events import OPERATOR, REVIEWER, needs_quorum
+from lowswitch.ledger.events import KINDS, OPERATOR, REVIEWER, needs_quorum
 from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import MotionView, ProposalView
 from lowswitch.ledger.state import Motion, State
 from lowswitch.ledger.views import event_of
-from lowswitch.ledger.writer import Writer, text
-from lowswitch.policy.tables import Part
+from lowswitch.ledger.writer import Writer, chosen_of, require_thawed, text
+from lowswitch.policy.members import Part
 
 _MOST = 1000  # events that are looked through for the one that carried out a motion
 
@@ -111,7 +111,9 @@ class Deciding(Reading):
             made = event_of(*row)
             if made.payload.get("motion") == number:
                 return None, int(made.payload.get("version", state.version))
-        raise LedgerError(f"motion {number} was declined or has lapsed; ask again under a new name")
+        raise LedgerError(
+            f"request {number} was declined or has lapsed; ask again under a new name"
+        )
 
     # ---- proposals -------------------------------------------------------------------------------
 
@@ -181,6 +183,15 @@ class Deciding(Reading):
             answer = self._decide(writer, by, REVIEWER, "rejected", payload)
             return answer if isinstance(answer, MotionView) else None
 
+    def require_decision(
+        self, proposal: ProposalView | str, rows: Sequence[tuple[Any, Any]] | None = None
+    ) -> None:
+        """Rows (step, state) of a proposal can be decided on now: it is pending and has them."""
+        with self._lock:
+            state = self._ready()
+            require_thawed(state, self.store)
+            chosen_of(state, self.store, proposal, rows)
+
     # ---- vetoes ----------------------------------------------------------------------------------
 
     @planned_first
@@ -190,14 +201,16 @@ class Deciding(Reading):
         actions: Sequence[Any],
         *,
         instead: Any = None,
+        base: int | None = None,
         by: str,
         reason: str,
         request: str | None = None,
     ) -> int | MotionView:
         """Never deploy these actions in rows (step, state) again; return the deployed version.
 
-        instead: what a row plays from now on if its protocol has one of them; needed only then. A
-        pending proposal is made anew without the actions, which costs no budget. A paused run can
+        instead: what a row plays from now on if its protocol has one of them; refused if none has.
+        base: the version that was looked at; if another one is deployed by now, nothing is decided.
+        A pending proposal is made anew without the actions, which costs no budget. A paused run can
         be given a veto, too. `lift` allows the actions again. With features there are no rows: None
         stands for all cases, and a deployed policy plays its next best action instead.
         """
@@ -208,6 +221,7 @@ class Deciding(Reading):
                 motion, version = self._before(writer)
                 return motion or version
             writer.require_going_on()
+            _require_base(writer.state, base)
             payload = self.veto(rows, actions) | {"reason": reason, "instead": None}
             if instead is not None:
                 payload["instead"] = self.terms.index("action", instead)
@@ -369,11 +383,18 @@ class Deciding(Reading):
 
     @planned_first
     def confirm(
-        self, motion: int, *, by: str, reason: str, request: str | None = None
+        self,
+        motion: int,
+        *,
+        base: int | None = None,
+        by: str,
+        reason: str,
+        request: str | None = None,
     ) -> int | MotionView:
         """Agree, as a reviewer, to what another person asks for; the last one carries it out.
 
-        Return the deployed version then, and until then the motion. Nobody counts twice.
+        Return the deployed version then, and until then the motion. Nobody counts twice. base: the
+        version that was looked at; if another one is deployed by now, nothing is decided.
         """
         asked = {"motion": motion, "reason": text("reason", reason)}
         with self._writing(self._named("seconded", by, request, asked)) as writer:
@@ -381,10 +402,11 @@ class Deciding(Reading):
                 asked_for = event_of(*writer.store.event(motion)).payload["kind"]
                 waiting, version = self._outcome(writer, motion, asked_for)
                 return waiting or version
-            known = self._motion(writer, motion)
+            known = self._motion(writer.state, motion)
             if known.agrees(by):
                 raise LedgerError(f"{by} has asked for this or agreed already; another must")
             self._require_possible(writer, known)
+            _require_base(writer.state, base)
             writer.add(by, REVIEWER, "seconded", dict(asked))
             return self._carry_out(writer, known)
 
@@ -393,7 +415,7 @@ class Deciding(Reading):
         asked = {"motion": motion, "reason": text("reason", reason)}
         with self._writing(self._named("declined", by, request, asked)) as writer:
             if writer.done is None:
-                self._motion(writer, motion)
+                self._motion(writer.state, motion)
                 writer.add(by, REVIEWER, "declined", dict(asked))
 
     @planned_first
@@ -410,13 +432,22 @@ class Deciding(Reading):
             answer = self._decide(writer, by, REVIEWER, "quorum", payload)
             return answer if isinstance(answer, MotionView) else None
 
-    def _motion(self, writer: Writer, number: Any) -> Motion:
+    def motion(self, number: int) -> MotionView:
+        """The decision that waits for reviewers under this number, or why there is none."""
+        with self._lock:
+            state = self._ready()
+            return _view(self._motion(state, number), state.quorum)
+
+    def _motion(self, state: State, number: Any) -> Motion:
         """A motion that waits, or an error."""
-        known = writer.state.motions.get(number)
+        known = state.motions.get(number)
         if known is None:
-            raise LedgerError(f"no motion {number!r} waits for reviewers")
-        if (why := writer.state.why_lapsed(known)) is not None:
-            raise LedgerError(f"motion {number} has lapsed: {why}; ask for the decision again")
+            raise LedgerError(
+                f"no request {number!r} waits for reviewers; perhaps it was carried out or turned"
+                " down"
+            )
+        if (why := state.why_lapsed(known)) is not None:
+            raise LedgerError(f"this request has lapsed: {why}; ask for the decision again")
         return known
 
     def _require_possible(self, writer: Writer, motion: Motion) -> None:
@@ -438,7 +469,7 @@ class Deciding(Reading):
         actor, state = by, writer.state
         if state.quorum == 1 or not needs_quorum(kind, payload):
             return self._record(writer, actor, role, kind, payload)
-        if kind == "rolled_back":
+        if KINDS[kind].of_version:
             payload["base"] = state.version
         made = writer.add(actor, role, "requested", {"kind": kind, "decision": payload})
         return _view(state.motions[made.seq], state.quorum)
@@ -465,6 +496,15 @@ class Deciding(Reading):
         if "proposal" in payload:
             writer.make_up_for_late_date()
         return state.version
+
+
+def _require_base(state: State, base: int | None) -> None:
+    """The version that somebody looked at is the deployed one still."""
+    if base is not None and base != state.version:
+        raise LedgerError(
+            f"you looked at version {base}, and version {state.version} replaced it meanwhile; look"
+            " at what the decision would change now, and decide again"
+        )
 
 
 def _view(motion: Motion, quorum: int) -> MotionView:

@@ -32,39 +32,84 @@ class Kind(NamedTuple):
     needs_quorum: bool = False  # where the run asks for several reviewers
     sign: str = ""  # the letter that marks it in a figure
     is_idle: bool = False  # nothing is learned by it once amended reports are in their places
+    word: str = ""  # what the pages call it
+    ends_proposal: bool = False  # a pending one is decided, or made again
+    of_version: bool = False  # a request for it is about what it replaces in one version
+    alone: bool = False  # two requests for it contradict each other
 
 
 KINDS = {
-    "asked": Kind(learn_later=True),
-    "told": Kind(learn_later=True, has_report=True),
-    "missing": Kind(learn_later=True, has_report=True),
-    "refused": Kind(learn_later=True),
-    "conflict": Kind(learn_later=True),
-    "amended": Kind("amended a report", has_report=True, is_idle=True),
-    "met": Kind("asked for a proposal"),
-    "proposed": Kind("was proposed"),
-    "approved": Kind("approved", is_decision=True, makes_version=True, needs_quorum=True, sign="A"),
-    "capped": Kind("capped the trial", is_decision=True, makes_version=True),
-    "rejected": Kind("rejected", is_decision=True, needs_quorum=True),
+    "asked": Kind(word="enrolled", learn_later=True),
+    "told": Kind(word="reported", learn_later=True, has_report=True),
+    "missing": Kind(word="declared missing", learn_later=True, has_report=True),
+    "refused": Kind(word="report refused", learn_later=True),
+    "conflict": Kind(word="contradicting report", learn_later=True),
+    "amended": Kind("amended a report", word="report corrected", has_report=True, is_idle=True),
+    "met": Kind("asked for a proposal", word="proposal asked for", ends_proposal=True),
+    "proposed": Kind("was proposed", word="proposal"),
+    "approved": Kind(
+        "approved",
+        word="approved",
+        is_decision=True,
+        makes_version=True,
+        needs_quorum=True,
+        sign="A",
+        ends_proposal=True,
+    ),
+    "capped": Kind(
+        "capped the trial",
+        word="trial limited",
+        is_decision=True,
+        makes_version=True,
+        ends_proposal=True,
+    ),
+    "rejected": Kind(
+        "rejected", word="postponed", is_decision=True, needs_quorum=True, ends_proposal=True
+    ),
     "vetoed": Kind(
-        "forbade actions", is_decision=True, makes_version=True, needs_quorum=True, sign="V"
+        "forbade actions",
+        word="forbidden",
+        is_decision=True,
+        makes_version=True,
+        needs_quorum=True,
+        sign="V",
+        ends_proposal=True,
+        of_version=True,
     ),
-    "lifted": Kind("lifted a veto", is_decision=True, needs_quorum=True, sign="L"),
+    "lifted": Kind(
+        "lifted a veto", word="allowed again", is_decision=True, needs_quorum=True, sign="L"
+    ),
     "rolled_back": Kind(
-        "rolled back", is_decision=True, makes_version=True, needs_quorum=True, sign="R"
+        "rolled back",
+        word="rolled back",
+        is_decision=True,
+        makes_version=True,
+        needs_quorum=True,
+        sign="R",
+        ends_proposal=True,
+        of_version=True,
+        alone=True,
     ),
-    "deployed": Kind("was deployed by itself", makes_version=True),
-    "frozen": Kind("paused the run", is_decision=True, sign="P"),
-    "thawed": Kind("resumed the run", is_decision=True, needs_quorum=True),
-    "extended": Kind("extended the run", learn_later=True, is_decision=True),
-    "ended": Kind("ended the run", is_decision=True),
-    "quorum": Kind("changed the quorum", is_decision=True, needs_quorum=True),
-    "requested": Kind("asked for a decision"),
-    "seconded": Kind("agreed to a request"),
-    "declined": Kind("declined a request", is_decision=True),
-    "history": Kind("imported history"),
-    "created": Kind("began the run", makes_version=True),
-    "snapshot": Kind(learn_later=True, is_idle=True),
+    "deployed": Kind("was deployed by itself", word="deployed by itself", makes_version=True),
+    "frozen": Kind("paused the run", word="paused", is_decision=True, sign="P"),
+    "thawed": Kind(
+        "resumed the run", word="resumed", is_decision=True, needs_quorum=True, alone=True
+    ),
+    "extended": Kind("extended the run", word="run extended", learn_later=True, is_decision=True),
+    "ended": Kind("ended the run", word="run ended", is_decision=True, ends_proposal=True),
+    "quorum": Kind(
+        "changed the quorum",
+        word="number of reviewers",
+        is_decision=True,
+        needs_quorum=True,
+        alone=True,
+    ),
+    "requested": Kind("asked for a decision", word="request"),
+    "seconded": Kind("agreed to a request", word="agreement"),
+    "declined": Kind("declined a request", word="request turned down", is_decision=True),
+    "history": Kind("imported history", word="history imported"),
+    "created": Kind("began the run", word="run begun", makes_version=True),
+    "snapshot": Kind(word="copy of the state", learn_later=True, is_idle=True),
 }
 
 

@@ -7,6 +7,11 @@ at this row; the values of later steps are taken as they are estimated.
 
 The verdict on a row is a word, by a rule whose version the proposal records.
 
+Rule 5: as rule 4, with three faults mended (`learners/hypotheses.py`). No hypothesis about the
+prior is left out because there are many others (`weighed`). Rewards that vary little say more of
+how far actions differ, and not less (`said_by_reward`). And where few actions were tried, all that
+is untried may be better or worse than expected together (`shared_doubts`).
+
 Rule 4: as rule 3, but untried actions may all be better or worse than expected together
 (`learners/hypotheses.py::shared_doubts`), so the intervals of a proposal that rests on them are
 wider.
@@ -38,6 +43,7 @@ from typing import Any
 
 import numpy as np
 
+from lowswitch.learners import hypotheses
 from lowswitch.learners.judgement import RowWorth
 from lowswitch.ledger.tally import Model, Tally
 from lowswitch.review.proposals import Proposal, ProposedRow
@@ -45,7 +51,8 @@ from lowswitch.review.proposals import Proposal, ProposedRow
 LEVEL = 0.05
 IMPROVE, EXPLORE = "IMPROVE", "EXPLORE"
 LIKELY, UNSURE, WORSE, UNTRIED, TRIAL = "LIKELY", "UNSURE", "WORSE", "UNTRIED", "TRIAL"
-BY_INTERVAL, BY_MODEL, BY_WORTH, BY_DOUBT = RULES = 1, 2, 3, 4  # versions of the rule
+BY_INTERVAL, BY_MODEL, BY_WORTH = 1, 2, hypotheses.BY_WORTH
+RULES = BY_INTERVAL, BY_MODEL, BY_WORTH, hypotheses.BY_DOUBT, hypotheses.BY_ALL  # its versions
 Row = tuple[int, int]  # step and state
 
 

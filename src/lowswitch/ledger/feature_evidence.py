@@ -6,14 +6,19 @@ the change, and what it is worth there. Regions that were chosen and judged on t
 promise too much. In each region the whole law of actions counts. The words are by the rule of
 tables (`evidence.words`), with a region in the place of a row. UNTRIED is a region in which some
 action would be played more often that no logged case there was given.
+
+Where a deployment is a protocol and a trial, regions, words and single cases are about the change
+of the protocol, and the trial is said by itself: to whom it gives what, and what that costs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from lowswitch.kernels.streams import JUDGED, purpose_key
 from lowswitch.learners.case_posterior import MODELS, CasePosterior
 from lowswitch.learners.judgement import Gain, RowWorth
 from lowswitch.ledger.cases import Cases
@@ -38,6 +43,49 @@ class Laws(NamedTuple):
     def change(self) -> np.ndarray:  # [n, A]
         return np.asarray(self.proposed - self.now)
 
+    @property
+    def since(self) -> np.ndarray:  # [n, A]
+        """What has changed since the beginning."""
+        return np.asarray(self.proposed - self.initial)
+
+    @classmethod
+    def of(cls, policies: Iterable[LinearPolicy], cases: Cases) -> Laws:
+        """The laws of policies in logged cases."""
+        return cls(*(policy.propensities(cases.contexts) for policy in policies))
+
+
+class TrialLaw(NamedTuple):
+    """What the proposed trial gives to each case, and how large it is."""
+
+    now: float  # the share of the cases that are in the trial
+    proposed: float
+    members: int  # of the policy, each with the same share of the cases
+    law: np.ndarray  # [n, A]  of a case in the trial; nothing if nobody is
+    instead: np.ndarray  # [n, A]  the part of it that is not what the protocol gives
+
+    @classmethod
+    def of(cls, now: LinearPolicy, new: LinearPolicy, cases: Cases) -> TrialLaw | None:
+        """The trial of a policy in logged cases; None if there is no protocol."""
+        if new.share is None:
+            return None
+        actions = np.arange(new.shape.actions)
+        given = new.choices(cases.contexts)[:, new.in_trial, None] == actions  # [n, k, A]
+        law = given.sum(axis=1) / max(1, given.shape[1])
+        assert new.protocol is not None
+        followed = new.protocol.choices(cases.contexts) == actions  # [n, A]
+        instead = np.where(followed, 0.0, law)
+        return cls(now.share or 0.0, new.share, new.members, law, instead)
+
+    def facts(self) -> dict[str, Any]:
+        """What is recorded of it."""
+        return {
+            "now": self.now,
+            "proposed": self.proposed,
+            "members": self.members,
+            "departs": _rounded(self.instead.sum(axis=1).mean()),
+            "law": _law(self.law),
+        }
+
 
 def judged_cases(
     cases: Cases,
@@ -55,7 +103,11 @@ def judged_cases(
     if not len(cases.actions):
         return known
     shape = policies[0].shape
-    laws = Laws(*(policy.propensities(cases.contexts) for policy in policies))
+    whole = Laws.of(policies, cases)
+    trial = TrialLaw.of(policies[0], policies[1], cases)
+    laws = whole
+    if trial is not None:
+        laws = Laws.of((policy.protocol or policy for policy in policies), cases)
     usual = laws.now.argmax(axis=1), laws.proposed.argmax(axis=1)
     labels = np.where(usual[0] == usual[1], _STAYS, usual[0] * shape.actions + usual[1])
     values, (choosing, judging) = cases.contexts.reshape(len(labels), -1), _halves(len(labels))
@@ -65,12 +117,22 @@ def judged_cases(
     for fact, one in zip(facts, found, strict=True):
         held_out = _held_out(one, judging)
         fact["usual_share"] = _rounded((labels[held_out] == one.label).mean())
+        if trial is not None:
+            fact["alternatives"] = _law(trial.instead[one.cases])
     affected = list[dict[str, Any]]()
     if CasePosterior.can(shape, cases.rewards):
-        posterior = CasePosterior(shape, *cases[:3], seed=seed, told=told)
+        posterior = CasePosterior(shape, *cases[:3], key=purpose_key(seed, JUDGED), told=told)
+        changes = {"change": whole.change, "against_initial": whole.since}
+        if trial is not None:
+            changes["protocol"] = laws.change
+            changes |= {"trial": trial.law - laws.proposed} if trial.proposed else {}
+        worth = _worth(posterior, changes)
         known, affected = _judged(posterior, cases, laws, found, facts, thresholds)
+        known["worth"] = worth
     facts.sort(key=lambda one: -one["gain"]["mean"] if one["gain"] else 0.0)
+    beside = {} if trial is None else {"trial": trial.facts()}
     return known | {
+        **beside,
         "regions": facts,
         "fidelity": fidelity(found, labels, _STAYS, judging),
         "usual_changes": _rounded((labels != _STAYS).mean()),
@@ -131,6 +193,16 @@ def _facts(cases: Cases, laws: Laws, region: Region, A: int) -> dict[str, Any]:
     }
 
 
+def _worth(posterior: CasePosterior, changes: dict[str, np.ndarray]) -> dict[str, Any]:
+    """What changes of the law of actions [n, A] are worth, by their names."""
+    weights, everything = posterior.weights(), np.arange(len(posterior.contexts))
+    combined = {name: posterior.combined(change) for name, change in changes.items()}
+    return {
+        name: Gain.of(posterior.gains(weights, one, everything, everything)).facts()
+        for name, one in combined.items()
+    }
+
+
 def _judged(
     posterior: CasePosterior,
     cases: Cases,
@@ -139,20 +211,13 @@ def _judged(
     facts: list[dict[str, Any]],
     thresholds: dict[str, float],
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The worth of the whole, and the cases that gain or lose most; regions get their words."""
+    """How sure it is, and the cases that gain or lose most; regions get their words."""
     weights, change = posterior.weights(), posterior.combined(laws.change)  # [n, p]
-    everything = np.arange(len(cases.actions))
-    judging = _halves(len(everything))[1]
+    judging = _halves(len(cases.actions))[1]
     parts = [
         posterior.gains(weights, change, np.intersect1d(one.cases, judging), judging)
         for one in regions
     ]
-    since = posterior.combined(laws.proposed - laws.initial)
-    both = (
-        posterior.gains(weights, combined, everything, everything) for combined in (change, since)
-    )
-    names = ("change", "against_initial")
-    worth = {name: Gain.of(draws).facts() for name, draws in zip(names, both, strict=True)}
     worths = [
         RowWorth((0, i), Gain.of(part), Gain.of(-part))
         for i, part in enumerate(parts)
@@ -169,7 +234,7 @@ def _judged(
         }
     _note_sites(posterior, cases, laws, regions, facts)
     judged = [one for one in facts if one["verdict"]]
-    known = {"worth": worth, "models": MODELS, "expected_false": expected_false(judged)}
+    known = {"models": MODELS, "expected_false": expected_false(judged)}
     return known, _affected(cases, laws, change @ weights.T)
 
 

@@ -1,9 +1,9 @@
 """The proposals of a run with features: a policy, and what it would change in recent contexts.
 
-A policy on features is one part, which is decided on as a whole. Its record holds the policy in
-full. Of each step it says how often each action is played in the newest contexts now and would be
-played, what the learner expects of both, and how often each action was learned from. The learner
-made the policy from these estimates, so they flatter it.
+A policy on features has no rows; of a protocol and a trial either one may be approved alone. Its
+record holds the policy in full. Of each step it says how often each action is played in the newest
+contexts now and would be played, what the learner expects of both, and how often each action was
+learned from. The learner made the policy from these estimates, so they flatter it.
 
 Rule 2 judges a run of one step by the cases themselves: what the whole is worth, for which kinds of
 cases, and for which single cases (`feature_evidence`). Rule 1 has the estimates alone, and never
@@ -136,7 +136,7 @@ class FeatureProposals:
         deployed: LinearPolicy = state.versions[-1]
         for what, mask in (
             ("the run", state.learner.actions_allowed),
-            ("the deployed policy", deployed.allowed),
+            *(("the deployed policy", one) for one in deployed.masks),
         ):
             left = np.delete(mask, payload["actions"], axis=1)
             if not left.any(axis=1).all():
@@ -153,6 +153,12 @@ class FeatureProposals:
 
     def plays(self, policy: LinearPolicy, payload: dict[str, Any]) -> bool:
         return bool(policy.allowed[:, payload["actions"]].any())
+
+    def others(self, state: State, changes: Sequence[tuple[int, int, int]]) -> list[dict[str, Any]]:
+        return []  # there are no rows
+
+    def replaced(self, policy: LinearPolicy, payload: dict[str, Any]) -> list[Any]:
+        return [self.plays(policy, payload)]
 
     # ---- reading ---------------------------------------------------------------------------------
 
@@ -172,6 +178,8 @@ class FeatureProposals:
                 for one in row["steps"]
             ],
         }
+        if "trial" in row:
+            found["trial"] = row["trial"] | {"law": self._law(row["trial"]["law"])}
         if "regions" in row:
             found["regions"] = [self.region(one) for one in row["regions"]]
             found["affected"] = [self._case(one) for one in row["affected"]]
@@ -183,14 +191,18 @@ class FeatureProposals:
     def region(self, one: dict[str, Any]) -> dict[str, Any]:
         """A recorded kind of cases with the names of things."""
         actions = self.terms.labels["action"]
-        return one | {
-            "where": self.terms.where(one["where"]),
-            "usual": None if one["usual"] is None else [actions[a] for a in one["usual"]],
-            "now": self._law(one["now"]),
-            "proposed": self._law(one["proposed"]),
-            "tries": dict(zip(actions, one["tries"], strict=True)),
-            "untried": [actions[a] for a in one["untried"]],
-        }
+        return (
+            one
+            | {
+                "where": self.terms.where(one["where"]),
+                "usual": None if one["usual"] is None else [actions[a] for a in one["usual"]],
+                "now": self._law(one["now"]),
+                "proposed": self._law(one["proposed"]),
+                "tries": dict(zip(actions, one["tries"], strict=True)),
+                "untried": [actions[a] for a in one["untried"]],
+            }
+            | ({"alternatives": self._law(one["alternatives"])} if "alternatives" in one else {})
+        )
 
     def _case(self, one: dict[str, Any]) -> dict[str, Any]:
         return one | {

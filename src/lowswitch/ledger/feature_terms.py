@@ -75,8 +75,8 @@ class FeatureTerms(Terms):
             "actions": count_of("actions", others["actions"]),
             "shared": shared,
         }
-        algorithm = linear_form(algorithm, episodes)
         FeatureLearner(algorithm, **size, episodes=episodes, initial=policy)  # or an error
+        algorithm = linear_form(algorithm, episodes, policy)
         parts = checked_parts(**others)
         parts["labels"]["feature"] = tuple(one.name for one in about)
         facts = None if policy is None else policy.to_dict()
@@ -111,7 +111,12 @@ class FeatureTerms(Terms):
             seed=self.seed,
             gate=self.gate,
             initial=None if self.policy is None else LinearPolicy.from_dict(self.policy),
+            lowest=self.rewards[0] if self._has_floor else 0.0,
         )
+
+    @property
+    def _has_floor(self) -> bool:
+        return getattr(self.algorithm.estimator, "floor", None) is not None
 
     def restored(self, data: bytes) -> FeatureLearner:
         return FeatureLearner.from_bytes(data)
@@ -317,7 +322,11 @@ class FeatureTerms(Terms):
 
     def issued(self, ticket: StoredTicket, policy: LinearPolicy, *, whole: bool = True) -> Issued:
         number, name, site, request, version = ticket[:5]
-        return FeatureIssued(name, number, site, request, version, policy if whole else None)
+        part, own = policy.part(number - 1), policy if whole else None
+        return FeatureIssued(name, number, site, request, version, own, part)
+
+    def share(self, policy: LinearPolicy) -> float | None:
+        return policy.share
 
     def law(self, policy: LinearPolicy, context: Any, step: Any = 0) -> dict[str, float]:
         """How probable each action is in a context."""
@@ -328,14 +337,19 @@ class FeatureTerms(Terms):
     def kinds(
         self, state: State, before: LinearPolicy | None, after: LinearPolicy
     ) -> dict[str, Any]:
-        """What a policy gives to which kinds of the newest cases, or how two policies differ."""
+        """What a policy gives to which kinds of the newest cases, or how two policies differ.
+
+        Where there is a trial, it is the protocol; `trial` then has the shares of the cases in it.
+        """
         tally, names = state.tally, self.labels["action"]
         gone = np.flatnonzero(~state.learner.actions_allowed.all(axis=0)).tolist()
         found: dict[str, Any] = {"cases": 0, "regions": [], "fidelity": None, "changed": None}
         if isinstance(tally, CaseTally) and len(tally.cases.actions):
-            found = kinds_of(tally.cases, before, after)
+            old = before and (before.protocol or before)
+            found = kinds_of(tally.cases, old, after.protocol or after)
             found["regions"] = [self.proposals.region(one) for one in found["regions"]]
-        return found | {"forbidden": [names[a] for a in gone]}
+        shares = [before and before.share, after.share]
+        return found | {"forbidden": [names[a] for a in gone], "trial": shares}
 
     @property
     def cells(self) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lowswitch.algorithms.meetings import asks
-from lowswitch.learner import Learner
+from lowswitch.learner import Batch, Learner
 from lowswitch.learners.judgement import Judgement, RowWorth, Worth
 from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Steps, Terms
@@ -84,13 +87,13 @@ class Lessons:
     def _correct(self) -> None:
         assert self.correction is not None
         made, self.correction = self.correction(), None
-        self.learner, self.tally, self.due = made.learner, made.tally, made.due
+        self.learner, self.tally, self.due = made.learner, made.tally, None
         self.deployed, self.judged, self.found, self.cases = made.deployed, None, None, None
 
     def copy(self) -> Lessons:
         """The same, once all that waits is learned."""
         self.learn()
-        learner, deployed = self.terms.restored(self.learner.to_bytes()), list(self.deployed)
+        learner, deployed = copy.deepcopy(self.learner), list(self.deployed)
         return Lessons(self.terms, learner, self.tally.copy(), deployed=deployed, due=self.due)
 
     def add(self, number: int, site: str, steps: Steps) -> None:
@@ -122,6 +125,13 @@ class Lessons:
                 self.deployed += self.terms.deployed(switch)
         self.numbers, self.sites, self.steps = [], [], []
 
+    def learn_batch(self, sites: np.ndarray, batch: Batch) -> None:
+        """Learn episodes at once where nobody asks which of them made a proposal due."""
+        switch = self.learner.learn_checked(*batch)
+        self.tally.add(sites, self.terms.places(batch), *batch[1:])
+        if switch is not None:
+            self.deployed += self.terms.deployed(switch)
+
     def probabilities(
         self, made: Proposal, rows: Sequence[ProposedRow]
     ) -> dict[tuple[int, int], float]:
@@ -140,16 +150,16 @@ class Lessons:
             self.judged = made.hash, found
         return self.judged[1]
 
-    def worth(self, made: Proposal, tried: int, worse: float, *, doubtful: bool) -> Judged | None:
+    def worth(self, made: Proposal, tried: int, worse: float, *, rule: int) -> Judged | None:
         """What a proposal and its rows are worth, by the posterior when it became due; None if the
         learner has none.
 
-        tried, worse: as in `Judgement.row_worths`. doubtful: as in `Learner.evidence`. It is kept,
+        tried, worse: as in `Judgement.row_worths`. rule: as in `Learner.evidence`. It is kept,
         as above.
         """
         if self.found is None or self.found.proposal != made.hash:
             known = self.posterior_of(made)
-            judgement = self.learner.evidence(made, known, doubtful=doubtful)
+            judgement = self.learner.evidence(made, known, rule=rule)
             if judgement is None:
                 return None
             rows = {one.row: one for one in judgement.row_worths(tried=tried, worse=worse)}

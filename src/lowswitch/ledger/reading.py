@@ -177,6 +177,21 @@ class Reading:
             chosen = [] if rows is not None and not rows else proposals.chosen(state.pending, rows)
             return proposals.in_units(judgement.worth(proposals.keys(chosen)).facts())
 
+    def proposal_of(self, name: str) -> ProposalView | None:
+        """The proposal with this hash, pending or not; None if there is none."""
+        with self._lock:
+            return next((one for one in views.proposals(self, name=name)), None)
+
+    def other_changes(self, changes: Sequence[tuple[int, int, int]]) -> list[dict[str, Any]]:
+        """The evidence of changes of the protocol that nobody proposed, such as those of a veto.
+
+        changes: step, state and new action of each, as positions. The rows are like those of a
+        proposal, without a verdict; their gains are by what the learner believes now, and None if
+        it keeps no model or a very large one.
+        """
+        with self._lock:
+            return self.terms.proposals.others(self._ready(), changes)
+
     def _judgement_of(self, state: State, wait: bool) -> Judgement | None:
         """The posterior on the pending proposal, which is kept until there is another one."""
         made = state.learner.proposal()

@@ -24,7 +24,7 @@ from lowswitch.ledger.responses import (
     Version,
 )
 from lowswitch.policy.linear import LinearPolicy
-from lowswitch.policy.tables import Part
+from lowswitch.policy.members import Part
 
 _MOST_TABLES = 256  # that a client keeps
 
@@ -191,14 +191,17 @@ class Remote:
         actions: Sequence[Any],
         *,
         instead: Any = None,
+        base: int | None = None,
         reason: str,
         request: str | None = None,
     ) -> int | MotionView:
         """Never deploy these actions in rows (step, state) again; return the deployed version.
 
-        With features, rows is None.
+        With features, rows is None. base: the version that was looked at; if another one is
+        deployed by now, nothing is decided.
         """
         body = {"rows": _listed(rows), "actions": list(actions), "instead": instead}
+        body |= {} if base is None else {"base": base}
         return _version(self._do("/api/forbid", request, **body, reason=reason))
 
     def lift(
@@ -217,9 +220,15 @@ class Remote:
         """The decisions that wait until enough reviewers agree."""
         return [MotionView(**one) for one in self._get("/api/motions")]
 
-    def confirm(self, motion: int, *, reason: str, request: str | None = None) -> int | MotionView:
-        """Agree to what another person asks for; the last one needed carries it out."""
-        return _version(self._do("/api/confirm", request, motion=motion, reason=reason))
+    def confirm(
+        self, motion: int, *, base: int | None = None, reason: str, request: str | None = None
+    ) -> int | MotionView:
+        """Agree to what another person asks for; the last one needed carries it out.
+
+        base: the version that was looked at; if another one is deployed by now, nothing is decided.
+        """
+        body = {"motion": motion} | ({} if base is None else {"base": base})
+        return _version(self._do("/api/confirm", request, **body, reason=reason))
 
     def decline(self, motion: int, *, reason: str, request: str | None = None) -> None:
         """Turn a motion down."""

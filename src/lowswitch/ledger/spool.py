@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -44,6 +45,7 @@ class Spool:
         self._owned = ExitStack()
         try:
             self._owned.enter_context(owning(self.path))
+            weakref.finalize(self, self._owned.close)  # if nobody closes it before Python ends
         except (ValueError, OSError) as error:
             raise StorageError(str(error)) from error
         try:

@@ -9,10 +9,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from lowswitch.io.files import create_private, write_new
+from lowswitch.io.files import create_private, sync_file, sync_folder, write_new
 from lowswitch.ledger.errors import NotALedgerError, StorageError
 from lowswitch.ledger.events import FORMAT, Event
-from lowswitch.ledger.store import Store
+from lowswitch.ledger.store import COMPANIONS, Store
 
 _KIND = 0x4C535764  # "LSWd", in the header of the file
 _OBJECTS = "SELECT type, name, sql FROM sqlite_master"
@@ -139,7 +139,8 @@ class SqliteStore(Store):
                 self.connection.execute("ROLLBACK")
 
     def remove(self) -> None:
-        for end in ("", "-wal", "-shm"):
+        self.close()
+        for end in ("", *COMPANIONS):
             Path(f"{self.path}{end}").unlink(missing_ok=True)
 
     def backup(self, path: Path) -> None:
@@ -157,9 +158,27 @@ class SqliteStore(Store):
                 finally:
                     target.close()
                     source.close()
+                sync_file(temporary)
                 os.replace(temporary, path)
+                sync_folder(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+    def in_use(self) -> bool:
+        return super().in_use() and self.execute("PRAGMA journal_mode") == [("wal",)]
+
+    def finish(self) -> None:
+        """Bring everything from the log into the one file, on the disk, and close it."""
+        with self._errors:
+            self.connection.execute("PRAGMA busy_timeout = 0")
+            (mode,) = self.connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+            self.close()
+            if mode != "delete" or Path(f"{self.path}-wal").exists():
+                raise StorageError(
+                    f"{str(self.path)!r} is not whole: a part of it stayed in its log; try again"
+                    " when the disk has room"
+                )
+            sync_file(self.path)
 
     def close(self) -> None:
         self.connection.close()

@@ -189,7 +189,7 @@ class State:
         self.changed[self.issued] = OPEN
 
     def _told(self, event: Event, replay: Replay) -> None:
-        report = replay.report(event)
+        report = Report.from_payload(event.payload)
         ticket = self.tickets[report.number]
         if report.number in self.settled:
             raise ValueError(f"ticket {report.number} has a report already")
@@ -210,8 +210,6 @@ class State:
         """It is on record, and changes nothing."""
 
     def _amended(self, event: Event, replay: Replay) -> None:
-        if replay.forced:
-            return  # the report is in its place already
         report = Report.from_payload(event.payload)
         self.terms.require_learnable(report)
         version = event.payload["version"]
@@ -226,7 +224,7 @@ class State:
         before, now = self.lessons.learner, self.versions[-1]
 
         def corrected() -> Lessons:
-            lessons = replay.rebuilt(event, self.terms).lessons
+            lessons = replay.rebuilt(event, self.terms)
             if self.terms.gate == "review":
                 had_pending = before.proposal() is not None
                 lessons.learner.resume_from(
@@ -257,11 +255,9 @@ class State:
             self.learner.propose()
 
     def _proposed(self, event: Event, replay: Replay) -> None:
-        if replay.forced:
-            self._force(event.payload)
-        elif self.pending is not None or self.learner.proposal() is None:
+        if self.pending is not None or self.learner.proposal() is None:
             raise ValueError("nothing was to be proposed")
-        elif event.payload != self._proposal_like(event.payload):
+        if event.payload != self._proposal_like(event.payload):
             raise ValueError("another proposal was to be recorded")
         self.proposal, self.lessons.due = event.payload, None
 
@@ -273,13 +269,8 @@ class State:
             raise ValueError(f"it follows rule {rule}, which this version of lowswitch lacks")
         return self.proposal_payload(as_due="learned" in payload, rule=rule)
 
-    def _force(self, payload: dict[str, Any]) -> None:
-        """Let the learner have proposed what the board saw."""
-        made, (deployments, switches) = self.terms.proposals.read(payload), payload["put"]
-        self.learner.force_proposal(made, (deployments, switches))
-
     def _approved(self, event: Event, replay: Replay) -> None:
-        self._decided(event)
+        self._decided(event, replay)
         payload = event.payload
         rows = self.terms.proposals.keys(payload["rows"])
         limits = {name: payload[name] for name in ("part", "share") if name in payload}
@@ -292,7 +283,7 @@ class State:
 
     def _rejected(self, event: Event, replay: Replay) -> None:
         payload = event.payload
-        self._decided(event)
+        self._decided(event, replay)
         self.learner.reject(
             rows=self.terms.proposals.keys(payload["rows"]),
             forever=payload["forever"],
@@ -353,13 +344,25 @@ class State:
             return f"version {self.version} replaced version {decision['base']} meanwhile"
         elif motion.kind == "thawed" and not self.frozen:
             return "the run was resumed"
+        elif motion.kind == "vetoed" and self._replaces_otherwise(decision):
+            return f"version {self.version} changed what it would replace in the protocol"
         return None
 
-    def _decided(self, event: Event) -> None:
+    def _replaces_otherwise(self, veto: dict[str, Any]) -> bool:
+        """Whether a veto would replace something else now than in the version it was asked for."""
+        base = veto.get("base", self.version)  # which older requests do not say
+        then, now = (
+            self.terms.proposals.replaced(policy, veto)
+            for policy in (self.versions[base - 1], self.versions[-1])
+        )
+        return then != now
+
+    def _decided(self, event: Event, replay: Replay) -> None:
         """Note a decision for the rows it is about."""
-        payload, pending = event.payload, self.pending
-        if pending is None or proposal_hash(pending) != payload["proposal"]:
-            raise ValueError("it decides on something that is not pending")
+        if not replay.forced:
+            pending = self.pending
+            if pending is None or proposal_hash(pending) != event.payload["proposal"]:
+                raise ValueError("it decides on something that is not pending")
         self._note(event)
 
     def _note(self, event: Event) -> None:
@@ -526,20 +529,14 @@ class State:
 class Replay:
     """How events are taken in.
 
-    forced: the learner is made to have proposed what was recorded, as after an amendment. reports:
-    those that stand in the place of the ones that first came, by the number of the ticket.
+    forced: the learner is made to have proposed what was recorded, as after an amendment.
     """
 
-    def __init__(self, reports: dict[int, Report] | None = None) -> None:
-        self.reports, self.forced = reports or {}, reports is not None
+    def __init__(self, *, forced: bool = False) -> None:
+        self.forced = forced
 
-    def report(self, event: Event) -> Report:
-        """The report of an event, or the one that stands in its place."""
-        report = Report.from_payload(event.payload)
-        return self.reports.get(report.number, report)
-
-    def rebuilt(self, event: Event, terms: Terms) -> State:
-        """The state before an amendment, as if all amended reports had come in the first place."""
+    def rebuilt(self, event: Event, terms: Terms) -> Lessons:
+        """What is learned before an amendment, as if all amended reports had come at first."""
         raise NotImplementedError
 
 

@@ -25,6 +25,7 @@ SCHEMA = (
     "CREATE TABLE snapshots (seq BIGINT PRIMARY KEY, hash TEXT NOT NULL, facts TEXT NOT NULL,"
     " learner {bytes} NOT NULL, tally {bytes} NOT NULL)",
 )
+COMPANIONS = ("-wal", "-shm", "-journal")  # of a file that SQLite has open
 UPGRADES = {  # what a format adds to the one before it; 2 is `add_kinds`
     3: (
         "CREATE TABLE access_events (seq BIGINT PRIMARY KEY, body TEXT NOT NULL,"
@@ -141,6 +142,14 @@ class Store(ABC):
             with self.transaction():
                 self.upgrade(self.format())  # unless somebody else was faster
             self.found = FORMAT
+
+    def in_use(self) -> bool:
+        """Whether it is a ledger of this format that goes on, and no copy that is kept."""
+        return self.found == FORMAT
+
+    def finish(self) -> None:
+        """Leave a copy as it is to be kept, and close it."""
+        self.close()
 
     def write_nothing(self) -> None:
         """Commit a write that changes nothing, or raise the error of a database that takes none."""

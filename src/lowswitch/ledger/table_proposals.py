@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch.checks import require_count
+from lowswitch.learners.hypotheses import LARGE
+from lowswitch.learners.judgement import RowWorth
 from lowswitch.learners.posterior import models_for
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.evidence import (
-    BY_DOUBT,
     BY_INTERVAL,
     BY_WORTH,
     RULES,
@@ -25,7 +26,7 @@ from lowswitch.ledger.evidence import (
     what_is_left,
     words,
 )
-from lowswitch.policy.tables import TablePolicy
+from lowswitch.policy.tables import TablePolicy, played_first
 from lowswitch.review.proposals import Proposal, ProposedRow
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class TableProposals:
         protocol = deployed.has_protocol
         evidence = Evidence(known.tally, deployed.actions, known.learned, protocol=protocol)
         if rule >= BY_WORTH:
-            return self._by_worth(state, made, evidence, doubtful=rule >= BY_DOUBT)
+            return self._by_worth(state, made, evidence, rule)
         rows = _facts(state, made, evidence, known.unsettled)
         if rule == BY_INTERVAL:
             return {"rows": [facts | evidence.by_interval(row, facts) for row, facts in rows]}
@@ -61,12 +62,12 @@ class TableProposals:
         return {"rows": found}
 
     def _by_worth(
-        self, state: State, made: Proposal, evidence: Evidence, *, doubtful: bool
+        self, state: State, made: Proposal, evidence: Evidence, rule: int
     ) -> dict[str, Any]:
         """What a proposal is worth, and its rows, by the posterior."""
         still_open, thresholds = state.open_reports(), self.terms.thresholds
         tried = {row.row for row in made.rows if not evidence.untried(row)}
-        found = state.lessons.worth(made, len(tried), thresholds["worse"], doubtful=doubtful)
+        found = state.lessons.worth(made, len(tried), thresholds["worse"], rule=rule)
         worths = {} if found is None else found.rows
         models = 0 if found is None else found.judgement.models(len(tried))
         known = words([one for row, one in worths.items() if row in tried], models, thresholds)
@@ -84,6 +85,29 @@ class TableProposals:
             "models": models,
             "rows": rows,
         }
+
+    def others(self, state: State, changes: Sequence[tuple[int, int, int]]) -> list[dict[str, Any]]:
+        """By the posterior of today; without a gain where it would take too long to draw models."""
+        learner, deployed = state.learner, state.learner.deployed
+        now = deployed.actions
+        rows = tuple(
+            ProposedRow(h, x, tuple(now[:, h, x].tolist()), (a,) * len(now)) for h, x, a in changes
+        )
+        made = Proposal(0, learner.told, deployed.identity, rows)
+        judgement = None
+        if rows and self.terms.allowed.size < LARGE:
+            judgement = learner.evidence(made)
+        worths = dict[tuple[int, int], RowWorth]()
+        if judgement is not None:
+            worse = self.terms.thresholds["worse"]
+            worths = {one.row: one for one in judgement.row_worths(tried=len(rows), worse=worse)}
+        evidence = Evidence(state.tally, now, learner.told, protocol=deployed.has_protocol)
+        found = list[dict[str, Any]]()
+        for row, facts in _facts(state, made, evidence, state.open_reports()):
+            word = UNTRIED if evidence.untried(row) else ""
+            judged = evidence.by_worth(row, facts, worths.get(row.row), word)
+            found.append(self.labelled(facts | judged))
+        return found
 
     def left(self, last: dict[str, Any] | None, made: Proposal) -> dict[str, Any] | None:
         return what_is_left(last, made)
@@ -189,6 +213,12 @@ class TableProposals:
                     f"{names[played]} is given for {where} now; choose what to give instead:"
                     f" {choices}"
                 )
+        if instead is not None and not self.replaced(state.versions[-1], payload):
+            forbidden = " or ".join(names[a] for a in payload["actions"])
+            raise LedgerError(
+                f"{forbidden} is not given there now, so {names[instead]} would replace nothing;"
+                " leave the replacement out"
+            )
 
     def allowed_in(self, allowed: np.ndarray, row: list[int]) -> np.ndarray:  # [A]
         step, place = row
@@ -204,6 +234,9 @@ class TableProposals:
             for step, state in payload["rows"]
             for action in policy.actions[:, step, state].tolist()
         )
+
+    def replaced(self, policy: TablePolicy, payload: dict[str, Any]) -> list[Any]:
+        return list(played_first(policy.actions, payload["rows"], payload["actions"]))
 
     # ---- reading ---------------------------------------------------------------------------------
 

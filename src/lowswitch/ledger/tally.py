@@ -28,11 +28,17 @@ class Tally:
         self.visits: dict[str, np.ndarray] = {}  # [H, S, A] of each site
         self.rewards: dict[str, np.ndarray] = {}
         self.followed: dict[str, Counter[int]] = {}  # by ((h S + x) A + a) S + y
+        self._in_arrays: tuple[np.ndarray, dict[str, np.ndarray]] | None = None
 
     def add(
-        self, sites: Sequence[str], states: np.ndarray, actions: np.ndarray, rewards: np.ndarray
+        self,
+        sites: Sequence[str] | np.ndarray,
+        states: np.ndarray,
+        actions: np.ndarray,
+        rewards: np.ndarray,
     ) -> None:
         """Count the steps of episodes [B, H] that are learned, those whose action is not -1."""
+        self._in_arrays = None
         H, S, A = self.shape
         cells = (np.arange(H) * S + states) * A + actions
         pairs = cells[:, :-1] * S + states[:, 1:]
@@ -51,15 +57,32 @@ class Tally:
         """The model of all sites but some."""
         H, S, A = self.shape
         visits, rewards = np.zeros(H * S * A, dtype=np.int64), np.zeros(H * S * A)
-        pairs: Counter[int] = Counter()
+        keys, counts = self._followed()
+        total = np.zeros(len(keys), dtype=np.int64)
         for site in sorted(self.visits):
             if site not in without:
                 visits += self.visits[site]
                 rewards += self.rewards[site]
-                pairs.update(self.followed[site])
-        keys = np.array(sorted(pairs), dtype=np.int64)
-        counts = np.array([pairs[key] for key in keys.tolist()], dtype=np.int64)
-        return Model(visits.reshape(H, S, A), rewards.reshape(H, S, A), keys // S, keys % S, counts)
+                total += counts[site]
+        keys, total = keys[total > 0], total[total > 0]
+        return Model(visits.reshape(H, S, A), rewards.reshape(H, S, A), keys // S, keys % S, total)
+
+    def _followed(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The keys of `followed` at all sites, ascending, and the count of each at every site.
+
+        They are kept, because the evidence of a proposal asks for many models.
+        """
+        if self._in_arrays is None:
+            pairs = {
+                site: (_array(found.keys()), _array(found.values()))
+                for site, found in self.followed.items()
+            }
+            keys = np.unique(np.concatenate([_array(()), *(found for found, _ in pairs.values())]))
+            counts = {site: np.zeros(len(keys), dtype=np.int64) for site in pairs}
+            for site, (found, numbers) in pairs.items():
+                counts[site][np.searchsorted(keys, found)] = numbers
+            self._in_arrays = keys, counts
+        return self._in_arrays
 
     def copy(self) -> Tally:
         """The tally as it is, whatever is added later."""
@@ -76,8 +99,8 @@ class Tally:
         arrays: dict[str, np.ndarray] = {"sites": np.array(sites, dtype=np.str_)}
         for i, site in enumerate(sites):
             arrays[f"visits{i}"], arrays[f"rewards{i}"] = self.visits[site], self.rewards[site]
-            arrays[f"keys{i}"] = np.array(list(self.followed[site]), dtype=np.int64)
-            arrays[f"counts{i}"] = np.array(list(self.followed[site].values()), dtype=np.int64)
+            arrays[f"keys{i}"] = _array(self.followed[site].keys())
+            arrays[f"counts{i}"] = _array(self.followed[site].values())
         np.savez(file, allow_pickle=False, **arrays)
         return file.getvalue()
 
@@ -90,3 +113,7 @@ class Tally:
                 pairs = zip(file[f"keys{i}"].tolist(), file[f"counts{i}"].tolist(), strict=True)
                 tally.followed[site] = Counter(dict(pairs))
         return tally
+
+
+def _array(numbers: Collection[int]) -> np.ndarray:
+    return np.fromiter(numbers, dtype=np.int64, count=len(numbers))

@@ -151,6 +151,12 @@ class Proposals(Protocol):
     def plays(self, policy: Any, payload: dict[str, Any]) -> bool:
         """Whether a policy may play an action of a veto in one of its rows."""
 
+    def replaced(self, policy: Any, payload: dict[str, Any]) -> list[Any]:
+        """What a veto would replace at once in a policy, to compare two versions by."""
+
+    def others(self, state: State, changes: Sequence[tuple[int, int, int]]) -> list[dict[str, Any]]:
+        """The evidence of changes (step, state, action) that nobody proposed, as `labelled`."""
+
     def labelled(self, row: dict[str, Any]) -> dict[str, Any]:
         """A recorded row with the names of things, and in the run's units of reward."""
 

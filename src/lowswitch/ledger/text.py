@@ -64,7 +64,7 @@ def law(shares: dict[str, float]) -> str:
     """An action, or the shares of several."""
     if len(shares) == 1:
         return next(iter(shares))
-    return ", ".join(f"{action} {share:.0%}" for action, share in shares.items())
+    return ", ".join(f"{action} {100 * share:.0f} %" for action, share in shares.items())
 
 
 def readable(answer: Any, facts: Any) -> str:
@@ -200,6 +200,8 @@ def _region_table(view: ProposalView) -> str:
     lines = [_region_cells(one) for one in row["regions"]]
     parts.append(columns([(*names, "better", "word"), *lines]))
     parts.append(fidelity_words(row))
+    if "trial" in row:
+        parts.append(trial_words(row))
     if row["affected"]:
         cases = [
             (describe(one["context"]), moved(one), f"{one['gain']['mean']:+.4f}")
@@ -261,6 +263,21 @@ def fidelity_words(row: dict[str, Any]) -> str:
     if described is None:
         return changed
     return f"{changed} This table describes {described:.0%} of these changes correctly."
+
+
+def trial_words(row: dict[str, Any]) -> str:
+    """The trial beside a protocol on features: its share, and what it gives to whom."""
+    trial, lines = row["trial"], list[tuple[str, str]]()
+    if not trial["proposed"]:
+        return "No case enters a trial."
+    said = (
+        f"{trial['proposed']:.0%} of the cases enter the trial (now {trial['now']:.0%}), drawn by"
+        f" lot; {trial['departs']:.0%} of these get something else than the protocol."
+    )
+    for one in row["regions"]:
+        given = {name: share for name, share in one["alternatives"].items() if share >= _RARE}
+        lines.append((one["where"], law(given) or "-"))
+    return f"{said}\n\n{columns([('cases in the trial', 'instead of the protocol'), *lines])}"
 
 
 def _side_cells(side: dict[str, Any]) -> tuple[str, str]:
@@ -365,7 +382,8 @@ def row_notes(row: dict[str, Any]) -> list[str]:
     notes = [f"never tried: {', '.join(row['untried'])}"] if row["untried"] else []
     if row["needed_with"]:
         notes.append(f"pays only with {' and '.join(row['needed_with'])}")
-    notes += [f"would not hold without the data from {site}" for site in row["hangs_on_sites"]]
+    sites = row["hangs_on_sites"]
+    notes += [f"without the data from {site}, the data would not show this" for site in sites]
     return notes + ["open reports could turn it"] * row["hangs_on_unsettled"]
 
 

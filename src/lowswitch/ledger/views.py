@@ -13,7 +13,7 @@ import numpy as np
 from lowswitch.learners.judgement import Judgement
 from lowswitch.ledger.dates import next_date, why_refused
 from lowswitch.ledger.events import Event, makes_version
-from lowswitch.ledger.evidence import BY_DOUBT, BY_INTERVAL, BY_WORTH, action_values, width
+from lowswitch.ledger.evidence import BY_INTERVAL, BY_WORTH, action_values, width
 from lowswitch.ledger.responses import (
     MOST_DATES,
     Chart,
@@ -39,6 +39,8 @@ from lowswitch.ledger.terms import Terms
 
 if TYPE_CHECKING:
     from lowswitch.ledger.reading import Reading
+
+_MOST_PROPOSALS = 200  # among which one is looked for by its hash
 
 
 def issued(ticket: StoredTicket, state: State, *, whole: bool = True) -> Issued:
@@ -98,12 +100,18 @@ def _nothing_because(state: State) -> str | None:
     return "the run is paused" if state.frozen else state.learner.why_nothing()
 
 
-def proposals(ledger: Reading, *, newest: bool = False) -> Iterator[ProposalView]:
-    """The proposals on record; `newest` gives the last one alone."""
+def proposals(
+    ledger: Reading, *, newest: bool = False, name: str | None = None
+) -> Iterator[ProposalView]:
+    """The proposals on record; `newest` gives the last one alone, `name` that with this hash.
+
+    These two come without the decisions on them.
+    """
     pending = ledger._ready().pending
     pending_hash = None if pending is None else proposal_hash(pending)
     made: dict[str, tuple[Event, list[dict[str, Any]]]] = {}
-    for event in _newest(ledger) if newest else ledger.events():
+    some = _newest(ledger) if newest else ledger.events() if name is None else _named(ledger, name)
+    for event in some:
         if event.kind == "proposed":
             made[proposal_hash(event.payload)] = event, []
         elif event.payload.get("proposal") in made:  # a decision on it
@@ -111,6 +119,14 @@ def proposals(ledger: Reading, *, newest: bool = False) -> Iterator[ProposalView
             made[event.payload["proposal"]][1].append(words | event.payload)
     for key, (event, decisions) in made.items():
         yield _view(ledger.terms, event, key, key == pending_hash, decisions)
+
+
+def _named(ledger: Reading, name: str) -> Iterator[Event]:
+    """The event that proposed what has this hash."""
+    for event in ledger.newest(_MOST_PROPOSALS, kind="proposed"):
+        if proposal_hash(event.payload) == name:
+            yield event
+            return
 
 
 def _newest(ledger: Reading) -> Iterator[Event]:
@@ -169,8 +185,8 @@ def judgement(ledger: Reading, state: State, *, wait: bool = True) -> Judgement 
     if posterior is None:
         return None
     assert state.pending is not None
-    doubtful = state.pending.get("rule", BY_INTERVAL) >= BY_DOUBT
-    found: Judgement | None = state.learner.evidence(made, posterior, doubtful=doubtful)
+    rule = state.pending.get("rule", BY_INTERVAL)
+    found: Judgement | None = state.learner.evidence(made, posterior, rule=rule)
     return found
 
 
@@ -195,8 +211,10 @@ def chart(state: State) -> Chart:
     learner: Any = state.learner
     tables = [version.actions for version in state.versions]
     changes = np.zeros(tables[0].shape[1:], dtype=np.int64)
+    protocol = state.terms.share(state.versions[-1]) is not None
+    judged = slice(0, 1) if protocol else slice(None)  # a change of the trial alone is none
     for before, after in itertools.pairwise(tables):
-        changes += (before != after).any(axis=0)
+        changes += (before[judged] != after[judged]).any(axis=0)
     return Chart(
         version=state.version,
         policy=tables[-1].copy(),
@@ -205,7 +223,7 @@ def chart(state: State) -> Chart:
         changes=changes,
         held=learner.held,
         pending=_pending_rows(state),
-        protocol=state.terms.share(state.versions[-1]) is not None,
+        protocol=protocol,
     )
 
 

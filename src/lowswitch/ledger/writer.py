@@ -109,9 +109,7 @@ class Writer:
     # ---- tickets ---------------------------------------------------------------------------------
 
     def require_thawed(self) -> None:
-        if self.state.frozen:
-            (stopped,) = self.store.newest(1, kind="frozen")
-            raise errors.FrozenError(views.why_paused(views.event_of(*stopped), self.terms))
+        require_thawed(self.state, self.store)
 
     def require_going_on(self) -> None:
         """The run has not ended: something can be proposed, decided and deployed."""
@@ -343,14 +341,8 @@ class Writer:
         self.require_thawed()
         self.require_going_on()
         text("reason", reason)
-        pending = self.state.pending
-        if proposal is None:
-            raise LedgerError(no_proposal(self.state.learner.why_nothing()))
-        wanted = proposal.hash if isinstance(proposal, ProposalView) else text("proposal", proposal)
-        now = None if pending is None else proposal_hash(pending)
-        if pending is None or not is_named(now, wanted):
-            raise not_pending(self.store, wanted, now)
-        chosen = self.terms.proposals.chosen(pending, rows)
+        pending, chosen = chosen_of(self.state, self.store, proposal, rows)
+        now = proposal_hash(pending)
         return {"proposal": now, "base": pending["version"], "rows": chosen, "reason": reason}
 
     def require_rejection(
@@ -365,6 +357,30 @@ class Writer:
         date = late_date(self.state)
         if date is not None:
             self.add("ledger", LEDGER, "met", {"date": date})
+
+
+def require_thawed(state: State, store: Store) -> None:
+    """The run is not paused; else say who paused it, when and why."""
+    if state.frozen:
+        (stopped,) = store.newest(1, kind="frozen")
+        raise errors.FrozenError(views.why_paused(views.event_of(*stopped), state.terms))
+
+
+def chosen_of(
+    state: State,
+    store: Store,
+    proposal: ProposalView | str | None,
+    rows: Sequence[tuple[Any, Any]] | None,
+) -> tuple[dict[str, Any], list[list[int]]]:
+    """The pending proposal, if it is the one that is meant, and the rows that are chosen of it."""
+    pending = state.pending
+    if proposal is None:
+        raise LedgerError(no_proposal(state.learner.why_nothing()))
+    wanted = proposal.hash if isinstance(proposal, ProposalView) else text("proposal", proposal)
+    now = None if pending is None else proposal_hash(pending)
+    if pending is None or not is_named(now, wanted):
+        raise not_pending(store, wanted, now)
+    return pending, state.terms.proposals.chosen(pending, rows)
 
 
 def text(name: str, value: Any) -> str:
