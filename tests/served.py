@@ -5,11 +5,14 @@ import http.client
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.parse
+
+from psycopg.conninfo import conninfo_to_dict
 
 from ledgers import made
 from lowswitch.service.access import Access
@@ -78,14 +81,17 @@ class Served:
         status, _, text = self.request(method, path, body, **options)
         return status, json.loads(text)
 
-    def login(self, role):
-        """A browser's view: the cookie and the form token of somebody who has logged in."""
+    def login(self, role, page="/roles"):
+        """A browser's view: the cookie and the form token of somebody who has logged in.
+
+        page: one that has the form token.
+        """
         body = urllib.parse.urlencode({"token": self.tokens[role]}).encode()
         status, headers, _ = self.request("POST", "/login", body, headers=self.form_headers())
         assert status == 303, status
         cookie = headers["set-cookie"].partition(";")[0]
-        page = self.request("GET", "/roles", headers={"Cookie": cookie})[2].decode()
-        return cookie, re.search(r'name="form" value="([^"]+)"', page)[1]
+        text = self.request("GET", page, headers={"Cookie": cookie})[2].decode()
+        return cookie, re.search(r'name="form" value="([^"]+)"', text)[1]
 
     def form_headers(self, cookie=None, origin=None):
         headers = {"Origin": origin or self.url}
@@ -93,14 +99,70 @@ class Served:
         return headers | ({"Cookie": cookie} if cookie else {})
 
     def post(self, path, session, **fields):
-        """Send a form of a page."""
+        """Send a form of a page, as a browser does, and read the page that it leads to.
+
+        Who is sure of something has read what it changes, on the page before.
+        """
+        if fields.get("sure") and "read" not in fields and path != "/freeze":  # which is one step
+            before = {name: value for name, value in fields.items() if name != "sure"}
+            page = self.post(path, session, **before)[2].decode()
+            read = re.search(r'name="read" value="(\w*)"', page)
+            fields["read"] = read[1] if read else ""
         cookie, form = session
         body = urllib.parse.urlencode({"form": form, **fields}, doseq=True).encode()
-        return self.request("POST", path, body, headers=self.form_headers(cookie))
+        answer = self.request("POST", path, body, headers=self.form_headers(cookie))
+        place = answer[1].get("location", "").partition("#")[0]
+        if place.startswith("/shown"):
+            return self.request("GET", place, headers={"Cookie": cookie})
+        return answer
 
     def page(self, path, session):
         status, _, body = self.request("GET", path, headers={"Cookie": session[0]})
         return status, body.decode()
+
+
+class Gate:
+    """A door before PostgreSQL that can be shut: connections are cut, and new ones refused."""
+
+    def __init__(self, postgres):
+        given = conninfo_to_dict(postgres.get_uri())
+        self.target = f"{given['host']}/.s.PGSQL.{given.get('port', 5432)}"
+        self.pipes = []
+        self.open()
+        user, database = given["user"], given["dbname"]
+        self.address = f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+
+    port = 0
+
+    def open(self):
+        self.listening = socket.create_server(("127.0.0.1", self.port))
+        self.port = self.listening.getsockname()[1]
+        threading.Thread(target=self._accept, args=(self.listening,), daemon=True).start()
+
+    def shut(self):
+        for one in (self.listening, *self.pipes):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        self.pipes.clear()
+
+    def _accept(self, listening):
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = listening.accept()
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(self.target)
+                self.pipes += [near, far]
+                for one, other in ((near, far), (far, near)):
+                    threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    def _carry(self, one, other):
+        with contextlib.suppress(OSError):
+            while piece := one.recv(65536):
+                other.sendall(piece)
+        for end in (one, other):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
 
 
 class Process:

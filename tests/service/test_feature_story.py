@@ -10,6 +10,7 @@ import browser
 import lowswitch as ls
 from lowswitch.ledger import Client, Feature, Ledger, LedgerError
 from lowswitch.ledger.client import Spooled
+from lowswitch.policy.shape import Shape
 from served import Served
 
 chromium = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
@@ -248,3 +249,68 @@ def test_a_board_reads_decides_and_audits_in_chromium(fresh, tmp_path):
         tab.open(f"{fresh.url}/audit")
         tab.click("form[action='/verify'] button", leaves=True)
         assert "Checked: all" in tab.text
+
+
+# ---- a protocol and a trial ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    """A line that is run by one setting so far, and proposes a trial of a quarter of the parts."""
+    size = Shape.of(1, 5, 4)
+    allowed = np.arange(4)[None] == SETTINGS.index("usual")
+    usual = ls.LinearPolicy(size, np.zeros((1, 5, 4, 1)), np.uint64(0), allowed=allowed)
+    options = DECLARED | {"episodes": 1_000, "policy": usual}
+    algorithm = ls.few(deployments_at=(20, 60, 120, 200), trial=0.25)
+    Ledger.create(tmp_path / "run.db", **options | {"algorithm": algorithm}, by="office").close()
+    with Served(tmp_path) as served:
+        yield served
+
+
+def test_parts_are_decided_over_http_and_tickets_say_theirs(guarded):
+    with clients(guarded) as (site, reviewer, operator):
+        make(site, 1, 20)
+        proposal = reviewer.proposal()
+        assert proposal.rows[0]["trial"]["proposed"] == 0.25
+        assert reviewer.approve(proposal, reason="minutes", share=0.125) == 2
+        parts = [site.ask(f"later {i}").part for i in range(40)]
+        assert {*parts} == {"protocol", "trial"}
+        assert guarded.ledger.policy.share == 0.125
+        assert operator.cap_trial(0.0, reason="spindle alarm") == 3
+        assert site.ask("after the cap").part == "protocol"
+        assert operator.rollback(2, reason="mended") == 4
+        assert guarded.ledger.policy.share == 0.125
+        assert operator.verify()["whole"]
+
+
+def test_the_pages_say_both_parts_and_the_confirmation_what_becomes_of_each(guarded):
+    with clients(guarded) as (site, reviewer, _):
+        make(site, 1, 20)
+        reviewer.approve(reviewer.proposal(), reason="minutes")
+        make(site, 21, 40)
+        reviewer.approve(reviewer.proposal(), reason="minutes")
+        make(site, 61, 60)
+        proposal = reviewer.proposal()
+    session, row = guarded.login("reviewer"), proposal.rows[0]
+    assert row["usual_changes"] > 0
+    page = guarded.page("/proposal", session)[1]
+    assert "1. What changes for whom" in page
+    assert "<strong>25 % of new parts</strong>, drawn by lot, enter the trial" in page
+    for region in row["regions"]:
+        assert region["where"] in page
+    for decision, title, trial, said in (
+        ("approve all", "Approve the new protocol and the trial?", "", "new protocol takes effect"),
+        ("approve protocol", "Approve the new protocol?", "", "The trial stays as it is: 25 %"),
+        (
+            "approve trial",
+            "Approve the trial, keep the present protocol?",
+            "",
+            "The protocol stays as it is.",
+        ),
+        ("approve all", "and the trial for 9 % of new parts?", "10", "Your limit leaves room for"),
+        ("approve all", "Approve the new protocol and end the trial?", "0", "The trial ends"),
+    ):
+        given = {"proposal": proposal.hash, "decision": decision, "share": trial}
+        shown = guarded.post("/decide", session, **given)[2].decode()
+        assert title in shown, decision
+        assert said in shown, decision

@@ -33,6 +33,8 @@ def doors(tmp_path_factory):
             folder = tmp_path_factory.mktemp(name)
             one = stack.enter_context(Served(folder, algorithm=ls.psrl(schedule="asked")))
             one.ledger.clock, one.ledger.new_ticket = clock, "t{}".format
+            names = itertools.count()
+            one.service.emergency.new_name = lambda names=names: str(next(names))
             one.sessions = {role: one.login(role) for role in ("reviewer", "operator", "auditor")}
             made.append(one)
         yield made
@@ -201,8 +203,8 @@ REFUSED = {
     "an action that is not there": ("forbid", VETO | {"actions": ["9"]}, 422, "no action '9'"),
     "no action": ("forbid", VETO | {"actions": []}, 422, "no action is named"),
     "nothing to lift": ("lift", VETO_LIFTED, 422, "does not forbid all of"),
-    "no request": ("confirm", {"motion": 1, **REASON}, 422, "no motion 1 waits"),
-    "nothing to decline": ("decline", {"motion": 1, **REASON}, 422, "no motion 1 waits"),
+    "no request": ("confirm", {"motion": 1, **REASON}, 422, "no request 1 waits"),
+    "nothing to decline": ("decline", {"motion": 1, **REASON}, 422, "no request 1 waits"),
     "no quorum": ("set_quorum", {"quorum": 0, **REASON}, 400, "must be"),
     "too large a quorum": ("set_quorum", {"quorum": 9, **REASON}, 422, "could never agree"),
     "the same quorum": ("set_quorum", {"quorum": 1, **REASON}, 422, "the quorum is 1 already"),

@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import socket
 import sqlite3
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -530,3 +532,16 @@ def test_clients_lose_nothing_while_the_server_is_killed_and_the_network_drops(t
     found = soak(tmp_path, clients=2, episodes=50, kills=1, cut_share=0.02, seed=0)
     assert (found["reports"], found["kills"]) == (100, 1)
     assert found["cuts"] > 0
+
+
+def test_a_client_that_nobody_closes_leaves_nothing_behind(tmp_path):
+    program = """
+import sys
+from lowswitch.ledger import Client
+client = Client("http://127.0.0.1:9", "id.secret", spool=sys.argv[1], fallback=[[0]])
+client.ask("patient 17")
+"""
+    line = [sys.executable, "-c", program, str(tmp_path / "spool")]
+    ran = subprocess.run(line, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert not (tmp_path / ".spool.lock").exists()

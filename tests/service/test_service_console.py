@@ -165,12 +165,14 @@ def test_a_limit_that_cannot_be_met_is_said_before_confirming(tmp_path):
     with Served(tmp_path, **TRIAL) as served:
         view, session = records(served.ledger), served.login("reviewer")
         text = limited(served, session, view, "approve all", "10")[1]
-        said = "You asked for at most 10 %; the trial has 4 alternatives of 6 % each, so 6 % of"
-        assert said in text
+        assert (
+            "Each of the 4 alternatives needs 6 %. Your limit leaves room for 1; the other 3"
+            in text
+        )
         assert re.search(
             r"<h1>Approve \d changes and the trial for 6 % of new patients\?</h1>", text
         )
-        assert "You asked for" not in limited(served, session, view, "approve all", "")[1]
+        assert "Your limit" not in limited(served, session, view, "approve all", "")[1]
         assert "25 % anyway" in limited(served, session, view, "approve all", "40")[1]
         status, text, _ = limited(served, session, view, "approve trial", "5")
         assert status == 422
@@ -334,8 +336,10 @@ def test_reviewers_are_told_of_requests_limits_and_weak_changes(tmp_path):
         view = ledger.propose(by="office")
         journal = served.service.journal
         for share, is_said in ((0.25, True), (0.0625, False)):
-            said = proposals.reminder(journal, {"new": share}, "patient")
-            assert ("Dr Vega limited the trial to at most 7 % of new patients" in said) == is_said
+            said = proposals.reminder(proposals.kept_limit(journal, {"new": share}), "patient")
+            limit = "Dr Vega and the reviewer limited the trial to at most 7 % of new patients"
+            assert (limit in said.get("said", "")) == is_said
+            assert said.get("share") == ("7" if is_said else None)
         given = {"proposal": view.hash, "decision": "approve all"}
         served.post("/decide", session, **given, reason="first", consent="1", **SURE)
         (mine,) = ledger.motions()
@@ -368,7 +372,7 @@ def test_versions_that_look_alike_in_a_place_do_not_differ_there():
     before = np.array([[[0, 0]], [[0, 0]], [[1, 0]]])
     after = np.array([[[0, 0]], [[1, 1]], [[0, 0]]])
     (row,) = display.difference(terms, before, after)
-    assert (row["state"], row["old"], row["new"]) == ("b", "x", "x 67%, y 33%")
+    assert (row["state"], row["old"], row["new"]) == ("b", "x", "x 67 %, y 33 %")
 
 
 # ---- one number ----------------------------------------------------------------------------------
@@ -406,7 +410,7 @@ def test_gains_are_told_for_a_hundred_cases_where_rewards_are_small():
     assert phrases.more(-0.032, terms) == "3.2 fewer good outcomes per 100 patients"
     assert phrases.more(0.0001, terms) == "no change in good outcomes"
     terms.rewards = (0, 50_000)
-    assert phrases.amount(1234.5, terms) == "+1,234.5"
+    assert phrases.amount(1234.5, terms) == "+1,234.50"
     assert phrases.per(terms) == "per patient"
 
 
@@ -475,14 +479,19 @@ def test_a_request_that_lapsed_says_why(tmp_path):
         row = view.rows[0]
         given = {"proposal": view.hash, "row": [key(row)], "decision": "postpone selected"}
         sheet = served.post("/decide", session, **given)[2].decode()
-        assert "A request of Dr Vega about this proposal is waiting (minutes 7)" in sheet
+        asked_for = re.search(
+            r"Dr Vega also asks for something that contradicts this: (.*?)\.", sheet
+        )
+        assert re.fullmatch(r"approve \d changes and the trial", asked_for[1])
+        assert "If you confirm, that request falls away." in sheet
         served.post("/decide", session, **given, reason="later", **SURE)
         assert ledger.motions() == []
         for path in ("/", "/proposal"):
             text = served.page(path, session)[1]
-            assert "Lapsed, and not carried out" in text
-            assert "another proposal took the place of the one it is about" in text
+            assert "Asked for, and not carried out" in text
+            assert "when the reviewer postponed" in text
             assert "minutes 7" in text
+            assert f"<strong>A{asked_for[1][1:]}</strong>" in text  # its title is what it was
         late = served.post("/confirm", session, motion=asked.number, reason="yes", **SURE)
         assert (late[0], "has lapsed" in late[2].decode()) == (422, True)
 

@@ -16,6 +16,7 @@ import pytest
 
 import lowswitch as ls
 from ledgers import H, S, episode, made, play
+from lowswitch.cli import commands
 from lowswitch.ledger import (
     AccessError,
     Client,
@@ -31,7 +32,7 @@ from lowswitch.service import engine, limits, server
 from lowswitch.service.access import Access
 from lowswitch.service.log import JsonLog
 from lowswitch.service.moving import move_file
-from served import Served, wait_for
+from served import Gate, Served, wait_for
 
 
 @pytest.fixture
@@ -200,13 +201,14 @@ def test_after_ten_failed_logins_an_address_must_wait(served):
 
     for _ in range(limits.MOST_LOGINS):
         assert log_in("no.token")[0] == 401
-    status, headers, _ = log_in(served.tokens["auditor"])
+    status, headers, _ = log_in("no.token")
     assert status == 429
     assert 0 < int(headers["retry-after"]) <= limits.WINDOW + 1
-    assert served.request("GET", "/api/status", role="auditor")[0] == 200  # programs go on
+    assert log_in(served.tokens["operator"])[0] == 303  # who may share the address of a hospital
+    assert served.request("GET", "/api/status", role="auditor")[0] == 200  # and programs go on
     served.access.refresh()
     failed = [event for event in served.access._chain.events() if event.kind == "login_failed"]
-    assert sum(event.payload["count"] for event in failed) == limits.MOST_LOGINS
+    assert sum(event.payload["count"] for event in failed) == limits.MOST_LOGINS + 1
 
 
 def test_many_wrong_tokens_are_told_to_wait_and_right_ones_are_not(served):
@@ -330,7 +332,7 @@ def test_a_rotated_token_works_on_for_a_while(address, monkeypatch):
     new = access.rotate(identity, days=90, overlap=7, by="Ms Okafor")
     assert access.check(old).name == access.check(new).name == "north"
     now = datetime.now(UTC)
-    assert access.token(identity).state(now) == "works"
+    assert access.token(identity).state(now) == "superseded"
     assert access.token(identity).state(now + timedelta(days=8)) == "expired"
     access.refresh()  # as a server does every second
     with contextlib.closing(Access(str(address))) as again:  # all of it is in the chain
@@ -505,6 +507,227 @@ def test_a_freeze_that_is_not_on_record_can_be_taken_back(served, monkeypatch):
     assert not served.ledger.status().frozen
 
 
+def logins_at(address):
+    """Who has logged in, as the record of access says."""
+    with contextlib.closing(Access(str(address), read_only=True)) as access:
+        return [event.actor for event in access._chain.events() if event.kind == "login"]
+
+
+def test_who_logs_in_during_an_outage_can_freeze_and_all_is_recorded_later(postgres, tmp_path):
+    """Nobody has a session when an incident begins: log in, pause, restart, and look."""
+    gate = Gate(postgres)
+    address = f"{gate.address}#outage"
+    with Served(tmp_path, address) as served:
+        lines = logged(served)
+        gate.shut()
+        session = served.login("operator", page="/freeze")
+        wait_for(lambda: served.service.meter.is_out, seconds=10)
+        page = served.page("/", session)
+        assert (page[0], 'href="/freeze"' in page[1]) == (503, True)
+        status, page = served.page("/freeze", session)
+        assert (status, "The database cannot be used now" in page) == (200, True)
+        text = served.request("GET", "/metrics", role="auditor")[2].decode()
+        assert "\nlowswitch_frozen 0\n" in text
+        status, headers, _ = served.post("/freeze", session, reason="two adverse events")
+        assert (status, headers["location"]) == (303, "/freeze")
+        assert "a restart does not forget it" in served.page("/freeze", session)[1]
+        status, said = served.json("POST", "/api/ask", {"requests": ["x"]}, role="site")
+        assert (status, said["error"]) == (423, "FrozenError")
+        text = served.request("GET", "/metrics", role="auditor")[2].decode()
+        assert "\nlowswitch_frozen 1\n" in text
+        assert "\nlowswitch_freeze_unrecorded 1\n" in text
+        assert [one["level"] for one in lines() if one.get("action") == "freeze"] == ["error"]
+        # the server stops while the database is away, and cannot record the logins either
+    said = [(one["event"], one["level"]) for one in lines()]
+    assert ("freeze not recorded", "error") in said
+    assert ("logins not recorded", "error") in said
+    gate.open()
+    with Served.beside(served) as again:
+        said = again.json("POST", "/api/ask", {"requests": ["x"]}, role="site")[1]
+        assert "FrozenError" in json.dumps(said)  # from its first moment on
+        wait_for(lambda: not again.service.engine.stopped, seconds=10)
+        frozen = again.ledger.newest(1)[0]
+        assert (frozen.kind, frozen.actor) == ("frozen", "the operator")
+        assert frozen.payload["reason"] == "two adverse events"
+        gate.shut()
+        body = f"token={served.tokens['operator']}".encode()
+        assert again.request("POST", "/login", body, headers=again.form_headers())[0] == 303
+        gate.open()
+        wait_for(lambda: logins_at(address) == ["the operator"], seconds=10)
+    with Served.beside(served) as third:  # the note is gone
+        assert third.service.emergency.pending is None
+        assert third.json("POST", "/api/thaw", {"reason": "over"}, role="operator")[0] == 200
+    gate.shut()
+
+
+def test_a_login_on_a_full_disk_is_recorded_when_there_is_room(served, monkeypatch):
+    def full(*_):
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(served.access._store, "transaction", full)
+        session = served.login("operator")
+        served.request("GET", "/api/status", token="no.token")
+        with pytest.raises(StorageError):
+            served.access.refresh()
+        assert served.post("/freeze", session, reason="alarm")[0] == 303
+    wait_for(lambda: logins_at(served.address) == ["the operator"])
+    kinds = [event.kind for event in served.access._chain.events()]
+    assert kinds.count("login_failed") == 1
+
+
+def test_a_revoked_or_expired_token_does_not_work_while_the_database_is_away(served, monkeypatch):
+    revoked, expired = (served.access.create(name="x", role="operator", days=1) for _ in "ab")
+    served.access.revoke(revoked.split(".")[0], by="me")
+    with unusable(served):
+        assert served.request("GET", "/metrics", token=revoked)[0] == 401
+        assert served.request("GET", "/metrics", token=expired)[0] == 200
+        later = datetime.now(UTC) + timedelta(days=1, seconds=1)
+        monkeypatch.setattr(tokens_module, "_now", lambda: later)
+        assert served.request("GET", "/metrics", token=expired)[0] == 401
+
+
+def test_a_freeze_that_is_noted_survives_a_kill_and_is_recorded_once(tmp_path):
+    """Killed before the record, after it but before the note is gone, and with a torn note."""
+    with Served(tmp_path) as served:
+        note = served.service.emergency.note
+        assert (note.path.stat().st_size, note.path.stat().st_mode & 0o777) == (1 << 14, 0o600)
+        served.json("POST", "/api/freeze", {"reason": "x"}, role="operator")
+        assert note.read() is None
+        request = served.ledger.newest(1)[0].payload["request"]
+        assert served.json("POST", "/api/thaw", {"reason": "x"}, role="operator")[0] == 200
+    pending = {"by": "the operator", "reason": "x"}
+    for noted, frozen in ((pending | {"request": request}, False), (pending, True)):
+        note.write(noted)
+        with Served.beside(served) as again:
+            wait_for(lambda again=again: not again.service.engine.stopped)
+            assert again.ledger.status().frozen is frozen
+            assert note.read() is None
+    with Ledger.open(tmp_path / "run.db") as ledger:
+        ledger.thaw(by="me", reason="over")
+    note.path.write_bytes(b'{"by": "the op')
+    with Served.beside(served) as again:
+        wait_for(lambda: not again.service.engine.stopped)
+        assert "its note is damaged" in again.ledger.newest(1)[0].payload["reason"]
+
+
+def test_a_freeze_that_cannot_be_noted_says_so(served, monkeypatch):
+    lines = logged(served)
+    monkeypatch.setattr(served.service.emergency.note, "path", served.address / "nowhere")
+    with unusable(served):
+        status, said = served.json("POST", "/api/freeze", {"reason": "x"}, role="operator")
+        assert (status, said["kept"]) == (202, False)
+        assert "do not restart it" in said["says"]
+        assert ("freeze not kept", "error") in [(one["event"], one["level"]) for one in lines()]
+
+
+# ---- names, clocks, copies -----------------------------------------------------------------------
+
+
+def test_programs_on_the_same_machine_need_no_proxy_behind_tls(tmp_path):
+    """A monitor, or an operator with curl while the proxy is down; pages stay behind TLS."""
+    with Served(tmp_path) as served:
+        served.service.behind_tls, served.service.origin = True, "https://ledger.example.org"
+        names = ({"Host": name} for name in (f"127.0.0.1:{served.port}", "localhost"))
+        for headers in names:
+            assert served.request("GET", "/metrics", role="auditor", headers=headers)[0] == 200
+            body = {"reason": "alarm"}
+            status = served.json("POST", "/api/freeze", body, role="operator", headers=headers)[0]
+            assert status in (200, 422)  # the second time it is paused
+            assert served.request("GET", "/login", headers=headers)[0] == 400
+            proxied = headers | {"X-Forwarded-For": "192.0.2.7"}
+            assert served.request("GET", "/metrics", role="auditor", headers=proxied)[0] == 400
+        foreign = {"Host": "attacker.example.org"}
+        status, said = served.json("GET", "/api/status", role="auditor", headers=foreign)
+        assert (status, "ledger.example.org" in said["says"]) == (400, True)
+
+
+def test_a_site_hears_why_it_gets_nothing_from_the_server(tmp_path):
+    with Served(tmp_path) as served:
+        served.service.behind_tls, served.service.origin = True, "https://ledger.example.org"
+        url = f"{served.url}/site"  # a path that the proxy does not take off
+        with Client(
+            url, served.tokens["site"], spool=tmp_path / "spool", fallback=[[0] * S] * H
+        ) as site:
+            for _ in range(2):
+                assert site.ask("a").ticket == "later:a"
+                assert "no ledger is served under this url" in site.trouble
+        with (
+            Client("http://127.0.0.1:9", served.tokens["site"], spool=tmp_path / "other") as site,
+            pytest.raises(LedgerError, match="cannot be reached .*refused.*no fallback"),
+        ):
+            site.ask("a")
+
+
+def test_a_head_of_more_than_64_kib_is_refused(served):
+    for size, status in ((60_000, b"401"), (70_000, b"431"), (100_000, b"431"), (10**6, b"431")):
+        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+            head = b"GET /api/status HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: "
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(head + b"a" * size + b"\r\n\r\n")
+            answer = connection.recv(100)
+        assert answer.startswith(b"HTTP/1.1 " + status)
+    assert served.json("GET", "/healthz")[0] == 200
+
+
+def test_a_clock_that_was_set_back_makes_no_negative_age(served, monkeypatch):
+    served.json("POST", "/api/ask", {"requests": ["a"]}, role="site")
+    before = datetime.now(UTC) - timedelta(hours=2)
+    monkeypatch.setattr(type(served.service), "now", lambda _: before)
+    text = served.request("GET", "/metrics", role="auditor")[2].decode()
+    assert "\nlowswitch_oldest_open_ticket_seconds 0\n" in text
+
+
+def test_metrics_tell_of_the_last_backup_and_anchor(address, tmp_path, capsys):
+    (tmp_path / "backups").mkdir()
+    key = tmp_path / "anchors.key"
+
+    def run(*line):
+        code = commands.main([str(one) for one in line])
+        return code, capsys.readouterr().out
+
+    with Served(tmp_path, address) as served:
+        served.service.key_file = key
+
+        def times():
+            served.access.refresh()
+            text = served.request("GET", "/metrics", role="auditor")[2].decode()
+            found = re.findall(r"\nlowswitch_last_(backup|anchor)_timestamp_seconds (\S+)", text)
+            return {name: float(value) for name, value in found}
+
+        assert times() == {}
+        begin = time.time() - 1
+        copy = tmp_path / "backups" / "one.db"
+        assert run("ledger", "backup", address, "--out", copy, "--json")[0] == 0
+        assert times()["backup"] >= begin
+        for _ in range(2):
+            assert served.json("GET", "/api/anchor", role="auditor")[0] == 200
+        first = times()["anchor"]
+        assert first >= begin
+        assert run("ledger", "anchor", address, "--key-file", key, "--json")[0] == 0
+        assert times()["anchor"] > first
+        kinds = [event.kind for event in served.access._chain.events()]
+        assert (kinds.count("backed_up"), kinds.count("anchored")) == (1, 2)  # not each poll
+        assert served.ledger.verify().whole
+    before = copy.read_bytes()
+    assert run("ledger", "backup", copy, "--out", tmp_path / "two.db", "--json")[0] == 0
+    assert copy.read_bytes() == before  # a backup is not written to
+
+
+def test_a_restored_ledger_does_not_revive_revoked_tokens(tmp_path):
+    copy = tmp_path / "backup.db"
+    with Served(tmp_path) as served:
+        served.ledger.backup(copy)
+        token = served.tokens["reviewer"]
+        served.json("POST", "/api/tokens/revoke", {"id": token.split(".")[0]}, role="operator")
+        wait_for(lambda: served.service.revoked.ids)
+    os.replace(copy, served.address)
+    with Served.beside(served) as again:
+        assert again.request("GET", "/api/status", token=token)[0] == 401
+        last = again.access.token(token.split(".")[0])
+        assert last.revoked_by == "lowswitch serve"
+
+
 # ---- two servers ---------------------------------------------------------------------------------
 
 
@@ -535,3 +758,19 @@ def test_two_servers_on_one_database_are_one_ledger(postgres, tmp_path):
         assert one.ledger.verify().whole
         first.close()
         second.close()
+
+
+def test_a_freeze_that_the_round_of_the_server_records_first_is_no_error(tmp_path, monkeypatch):
+    with Served(tmp_path) as served:
+        emergency = served.service.emergency
+
+        def recorded_meanwhile():
+            served.ledger.freeze(**emergency.pending)
+            emergency.pending = None
+            return True
+
+        monkeypatch.setattr(emergency, "_keep", recorded_meanwhile)
+        body = {"reason": "an alarm", "request": "a name"}
+        assert served.json("POST", "/api/freeze", body, role="operator")[0] == 200
+        assert served.ledger.status().frozen
+        assert emergency.note.read() is None

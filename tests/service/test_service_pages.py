@@ -67,7 +67,7 @@ def test_words_for_people():
     for hours, words in ((1, "1 hour ago"), (47, "47 hours ago"), (48, "2 days ago")):
         assert age((now - timedelta(hours=hours)).isoformat(), now) == words
     assert law({"left": 1.0}) == "left"
-    assert law({"left": 0.25, "right": 0.75}) == "left 25%, right 75%"
+    assert law({"left": 0.25, "right": 0.75}) == "left 25 %, right 75 %"
     assert codes(["wait", "drug A", "drug B", "both"]) == ["w", "dA", "dB", "b"]
     assert codes(["up", "us"]) == ["1", "2"]
     assert [short(n) for n in (999, 1000, 12345, 2_500_000)] == ["999", "1.0k", "12k", "2.5M"]
@@ -385,7 +385,7 @@ def test_a_veto_is_chosen_confirmed_and_lifted_on_pages(tmp_path):
         said = "atch is given for ill, visit 1 now; choose what to give instead"
         assert (status, said in body.decode(), "checked" in body.decode()) == (422, True, True)
         sheet = served.post("/forbid", session, **veto, instead="surgery")[2].decode()
-        assert "Forbid watch for ill, visits 1 and 2?" in sheet
+        assert "Forbid watch for ill, visits 1 and 2, and give surgery instead?" in sheet
         assert "watch → <b>surgery</b>" in sheet
         sure = {"instead": "surgery", "reason": "harm", **SURE}
         assert served.post("/forbid", session, **veto, **sure)[0] == 303
@@ -414,7 +414,7 @@ def test_two_reviewers_agree_on_pages(tmp_path):
         assert served.ledger.version == 1
         text = served.page("/", first)[1]
         assert "Approve 12 changes" in text
-        assert "You are one of them" in text
+        assert "You agree already" in text
         (number,) = (one.number for one in served.ledger.motions())
         twice = served.post("/confirm", first, motion=number, reason="again", **SURE)
         assert (twice[0], "another must" in twice[2].decode()) == (422, True)
@@ -491,7 +491,10 @@ def test_the_audit_is_filtered_by_person_and_day(served):
     session = served.login("auditor")
     for query, found in (("person=secretary", True), ("person=nobody", False)):
         text = served.page(f"/audit?{query}", session)[1]
-        assert ("<strong>met</strong>" in text, "No event fits." in text) == (found, not found)
+        assert ("<strong>proposal asked for</strong>" in text, "No event fits." in text) == (
+            found,
+            not found,
+        )
     assert "No event fits." in served.page("/audit?since=2099-01-01", session)[1]
     assert "No event fits." not in served.page("/audit?until=2099-01-01", session)[1]
 

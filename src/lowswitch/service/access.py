@@ -12,7 +12,8 @@ import hmac
 import secrets
 import threading
 from collections import Counter
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,6 +30,9 @@ SOON = timedelta(days=14)  # before its end a token is said to expire
 _WATCHED = timedelta(days=30)  # after its end a monitor still hears of a token
 OVERLAP = 7  # days for which a rotated token works on
 _MOST_DAYS = 3660
+COPIED = BACKED_UP, ANCHORED = ("backed_up", "anchored")  # kinds of events
+_MOST_LOGINS = 1000  # that wait to be recorded while the database is away
+_PATIENCE = 0.5  # seconds to wait for another thread that writes
 _MOST_SOURCES = 20  # addresses of failed logins that are recorded one by one
 _NOBODY = hashlib.sha256(b"").hexdigest()  # of an id that is not known; no secret is empty
 
@@ -66,6 +70,8 @@ class Token:
         """In a word, for people."""
         if self.revoked is not None:
             return "revoked"
+        if self.rotated and self.works(now):
+            return "superseded"
         if self.expires_soon(now):
             return "expires soon"
         return "works" if self.works(now) else "expired"
@@ -76,11 +82,29 @@ class Token:
         return {name: getattr(self, name) for name in names} | {"state": self.state(now)}
 
 
+@dataclass
+class _Noted:
+    """What happened and is not on record yet."""
+
+    logins: list[tuple[Token, str]] = field(default_factory=list)  # with their times
+    failed: Counter[tuple[str, str | None]] = field(default_factory=Counter)  # failed logins
+    used: dict[str, str] = field(default_factory=dict)  # when tokens were last used
+
+    def __bool__(self) -> bool:
+        return bool(self.logins or self.failed or self.used)
+
+    def and_then(self, later: _Noted) -> _Noted:
+        """Both, in their order."""
+        logins = (self.logins + later.logins)[:_MOST_LOGINS]
+        return _Noted(logins, self.failed + later.failed, self.used | later.used)
+
+
 class Access:
     """The tokens of a ledger; several processes may use them at once.
 
-    What is asked for each request is answered from memory. `refresh` takes in what others have
-    written, and writes down what was noted since: a server calls it every second.
+    What is asked for each request is answered from memory, also while the database is away.
+    `refresh` takes in what others have written, and writes down what was noted since: a server
+    calls it every second, and what cannot be written then waits for the next time.
     """
 
     def __init__(self, address: str, *, read_only: bool = False) -> None:
@@ -90,9 +114,9 @@ class Access:
         self._known: dict[str, Token] = {}
         self._seq = 0  # the last event of the chain that was taken in
         self._last: dict[str, str] = {}  # when each token was last used
-        self._used: dict[str, str] = {}  # of these, what is to be written
-        self._failed: Counter[tuple[str, str | None]] = Counter()  # failed logins, to be recorded
+        self._noted, self._noting = _Noted(), threading.Lock()
         self._verdict: dict[str, Any] | None = None
+        self._done: dict[str, str] = {}  # when each of COPIED was last done
         try:
             self._take_in()
             self._last |= dict(self._store.execute("SELECT id, used FROM token_uses"))
@@ -106,8 +130,7 @@ class Access:
     def close(self) -> None:
         """Write down what was noted, and let go of the database."""
         try:
-            if self._used or self._failed:
-                self.refresh()
+            self.settle()
         finally:
             self._store.close()
 
@@ -136,14 +159,19 @@ class Access:
         self._record(by, "token_expires", {"id": identity, "expires": end})
         return made
 
-    def revoke(self, identity: str, *, by: str) -> Token:
-        """Let a token work no more."""
+    def revocable(self, identity: str) -> Token:
+        """A token that can be revoked, or an error."""
         found = self.token(identity)
         if found is None or found.revoked is not None:
             what = f"there is no token {identity!r}"
             if found is not None:
                 what = f"the token {identity!r} is revoked already"
             raise LedgerError(f"{what}; {_LIST}")
+        return found
+
+    def revoke(self, identity: str, *, by: str) -> Token:
+        """Let a token work no more."""
+        self.revocable(identity)
         self._record(by, "token_revoked", {"id": identity})
         return self._known[identity]
 
@@ -173,7 +201,8 @@ class Access:
             return None
         minute = now.isoformat(timespec="minutes")
         if self._last.get(found.id) != minute:
-            self._last[found.id] = self._used[found.id] = minute
+            with self._noting:
+                self._last[found.id] = self._noted.used[found.id] = minute
         return found
 
     def expired(self, text: str) -> Token | None:
@@ -192,38 +221,70 @@ class Access:
     # ---- the chain -------------------------------------------------------------------------------
 
     def note_login(self, token: Token) -> None:
-        """Record that somebody logged in to the pages."""
-        self._record(token.name, token.role, "login", {"id": token.id})
+        """Note that somebody logged in to the pages; `refresh` records it, with this time."""
+        with self._noting:
+            if len(self._noted.logins) < _MOST_LOGINS:
+                self._noted.logins.append((token, _text(_now())))
 
     def note_failure(self, address: str, identity: str | None) -> None:
         """Note a token that does not work; `refresh` records how many there were."""
-        if (address, identity) not in self._failed and len(self._failed) >= _MOST_SOURCES:
-            address, identity = "elsewhere", None
-        self._failed[address, identity] += 1
+        with self._noting:
+            failed = self._noted.failed
+            if (address, identity) not in failed and len(failed) >= _MOST_SOURCES:
+                address, identity = "elsewhere", None
+            failed[address, identity] += 1
+
+    def settle(self) -> int:
+        """Write down what was noted, or forget it; return how many logins are not on record."""
+        with suppress(LedgerError):
+            if self._noted:
+                self.refresh()
+        noted, self._noted = self._noted, _Noted()
+        return len(noted.logins) + noted.failed.total()
 
     def refresh(self) -> None:
-        """Take in what others have written, and write down what was noted."""
-        with self._lock:
-            used, self._used = self._used, {}
-            failed, self._failed = self._failed, Counter()
-            if used or failed:
-                with self._store.transaction():
-                    for (address, identity), count in failed.items():
-                        facts = {"from": address, "id": identity, "count": count}
-                        self._chain.record("nobody", "nobody", "login_failed", facts)
-                    self._store.execute_many(
-                        "INSERT INTO token_uses (id, used) VALUES (?, ?)"
-                        " ON CONFLICT (id) DO UPDATE SET used = excluded.used",
-                        list(used.items()),
-                    )
-            self._take_in()
+        """Take in what others have written, and write down what was noted.
 
-    def _record(self, by: str, *what: Any) -> None:
-        """Put an event on record: (kind, payload), or (role, kind, payload)."""
-        role, kind, payload = what if len(what) == 3 else (OPERATOR, *what)
+        If another thread is at it for long it gives up, so that no threads pile up behind a
+        database that does not answer.
+        """
+        if not self._lock.acquire(timeout=_PATIENCE):
+            return
+        try:
+            with self._noting:
+                noted, self._noted = self._noted, _Noted()
+            try:
+                self._write(noted)
+            except BaseException:
+                with self._noting:
+                    self._noted = noted.and_then(self._noted)
+                raise
+            self._take_in()
+        finally:
+            self._lock.release()
+
+    def _write(self, noted: _Noted) -> None:
+        """Put on record what was noted, all or nothing."""
+        if not noted:
+            return
+        with self._store.transaction():
+            for token, when in noted.logins:
+                who = token.name, token.role
+                self._chain.record(*who, "login", {"id": token.id, "at": when})
+            for (address, identity), count in noted.failed.items():
+                facts = {"from": address, "id": identity, "count": count}
+                self._chain.record("nobody", "nobody", "login_failed", facts)
+            self._store.execute_many(
+                "INSERT INTO token_uses (id, used) VALUES (?, ?)"
+                " ON CONFLICT (id) DO UPDATE SET used = excluded.used",
+                list(noted.used.items()),
+            )
+
+    def _record(self, by: str, kind: str, payload: dict[str, Any]) -> None:
+        """Put an event on record."""
         with self._lock:
             with self._store.transaction():
-                self._chain.record(by, role, kind, payload)
+                self._chain.record(by, OPERATOR, kind, payload)
             self._take_in()
 
     def _take_in(self) -> None:
@@ -243,10 +304,21 @@ class Access:
         elif event.kind == "token_revoked":
             when, by = _second(event.time), event.actor
             known[facts["id"]] = replace(known[facts["id"]], revoked=when, revoked_by=by)
+        elif event.kind in COPIED:
+            self._done[event.kind] = event.time
         elif event.kind == "verified":
             self._verdict = {"time": event.time, "by": event.actor} | facts
 
-    # ---- verdicts --------------------------------------------------------------------------------
+    # ---- backups, anchors and verdicts -----------------------------------------------------------
+
+    def copied(self, kind: str, *, by: str, **facts: Any) -> None:
+        """Put on record that a copy of the data, or of the head, went elsewhere."""
+        require_word("kind", kind, COPIED)
+        self._record(by, kind, facts)
+
+    def last_copied(self, kind: str) -> str | None:
+        """When that last happened."""
+        return self._done.get(kind)
 
     def keep(self, verdict: Verdict, *, by: str) -> None:
         """Put on record what `verify` found."""

@@ -33,14 +33,18 @@ async def act(call: Call, action: str, given: Any) -> Any:
     except (LedgerError, RefusedError) as error:
         _log(call, action, "warning", says=str(error))
         raise
-    _log(call, action, "info")
+    if action == "freeze" and not done:
+        kept = service.emergency.kept
+        _log(call, action, "error", recorded=False, kept=kept, says="not recorded yet")
+    else:
+        _log(call, action, "info")
     return done
 
 
 async def _do(service: Service, action: str, fields: dict[str, Any]) -> Any:
     if action == "freeze":
         return await service.emergency.freeze(**fields)
-    if action == "thaw" and service.emergency.thaw():
+    if action == "thaw" and await service.emergency.thaw():
         return None
     if service.engine.stopped:
         raise FrozenError(service.engine.stopped)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec.structs import asdict
@@ -32,7 +34,8 @@ from lowswitch.ledger.exports import exported
 from lowswitch.ledger.responses import MotionView
 from lowswitch.service import actions
 from lowswitch.service import openapi as description
-from lowswitch.service.app import Call, now
+from lowswitch.service.access import ANCHORED
+from lowswitch.service.app import RECORD_SECONDS, Call, attempt, now
 from lowswitch.service.bodies import (
     RefusedError,
     checked,
@@ -48,6 +51,7 @@ from lowswitch.service.metrics import metrics_text
 _MOST_LISTED = 1000  # tickets, events, versions or rows of a proposal in one answer
 _MOST_PROPOSALS = 20  # in one answer
 _METRICS_SECONDS = 5.0  # that a monitor waits for the ledger; then it gets what is in memory
+_ANCHORED_ANEW = timedelta(hours=1)  # after which another anchor is put on record
 MOST_CELLS = 1 << 20  # rows of policies in one answer
 
 
@@ -309,7 +313,12 @@ async def anchor(call: Call) -> Response:
         key = anchors.signing_key(service.key_file or anchors.key_beside(service.address))
         return anchors.anchored(service.ledger.store, key)._asdict()
 
-    return _json(await service.engine.call(sign))
+    made = await service.engine.call(sign)
+    last = service.access.last_copied(ANCHORED)
+    if last is None or now() - datetime.fromisoformat(last) > _ANCHORED_ANEW:
+        note = functools.partial(service.access.copied, ANCHORED, by=call.who, events=made["seq"])
+        await attempt(note, RECORD_SECONDS)
+    return _json(made)
 
 
 # ---- reviewers and operators ---------------------------------------------------------------------
@@ -376,11 +385,17 @@ async def freeze(call: Call) -> Response:
     """Stop the run, whether or not the database can record that now."""
     if await _act(call):
         return await status(call)
+    kept = call.service.emergency.kept
     says = (
         "this server has stopped the run, but the pause is not recorded yet: the database cannot"
-        " be used now. The server tries again every second; do not restart it until then"
+        f" be used now. The server tries again every second; {unrecorded_words(kept)}"
     )
-    return _json({"frozen": True, "recorded": False, "says": says}, 202)
+    return _json({"frozen": True, "recorded": False, "kept": kept, "says": says}, 202)
+
+
+def unrecorded_words(kept: bool) -> str:
+    """What a restart would do to a FREEZE that is not on record."""
+    return "a restart does not forget it" if kept else "do not restart it until then"
 
 
 async def thaw(call: Call) -> Response:

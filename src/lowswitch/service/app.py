@@ -17,7 +17,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
@@ -25,6 +25,7 @@ from lowswitch.ledger import Ledger, LedgerError, Verdict, errors
 from lowswitch.ledger.address import printable_text
 from lowswitch.ledger.connection import EXPIRES
 from lowswitch.service.access import Access, Token
+from lowswitch.service.beside import Revoked, place_of
 from lowswitch.service.bodies import RefusedError, body_of, form
 from lowswitch.service.emergency import Emergency
 from lowswitch.service.engine import Engine
@@ -60,8 +61,10 @@ _HEADERS = {
 }
 _HOST = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _LOOK_AGAIN = 1.0  # seconds
+RECORD_SECONDS = 2.0  # that somebody who logs in waits for the record of it
 _CALM = 2.0  # seconds without a failure after which an outage may be over
 _TOKEN = "lowswitch.token"  # who makes a request, in its scope
+_NEW_TOKEN = "ask the administrator of this service for a new one"
 _ALARMS = (401, 403, 429)  # answers that are logged as warnings
 
 
@@ -80,6 +83,7 @@ class Service:
     engine: Engine = field(init=False)
     emergency: Emergency = field(init=False)
     journal: Journal = field(init=False)
+    revoked: Revoked = field(init=False)
     sessions: Sessions = field(default_factory=Sessions)
     meter: Meter = field(default_factory=Meter)
     failed_logins: Failures = field(default_factory=lambda: Failures(MOST_LOGINS))
@@ -90,12 +94,28 @@ class Service:
         self.engine = Engine(self.ledger, self.noticed)
         self.emergency = Emergency.of(self)
         self.journal = Journal(Ledger.open(self.address, read_only=True))
+        self.revoked = Revoked(place_of(self.address, self.key_file, ".revoked"))
+        self._revoke_again()
+
+    def _revoke_again(self) -> None:
+        """Revoke tokens that a restored backup has brought back."""
+        says, names = "this ledger was restored: revoked tokens are revoked again", list[str]()
+        try:
+            names = [one.id for one in self.revoked.again(self.access)]
+        except LedgerError as error:
+            says = f"this ledger was restored, and revoked tokens work again: {error}"
+            self.log.write("error", "restored", says=says)
+        if names:
+            self.log.write("warning", "restored", says=says, tokens=names)
 
     def close(self) -> None:
         """Finish what was begun, and let go of everything but the ledger."""
         self.engine.stop()
+        self.emergency.end()
+        if lost := self.access.settle():
+            says = f"{lost} logins and failed logins are in this log and not on record"
+            self.log.write("error", "logins not recorded", says=says)
         self.journal.reader.close()
-        self.log.close()
 
     def now(self) -> datetime:
         """The time, in UTC."""
@@ -141,6 +161,12 @@ class Service:
         level = "info" if verdict.whole else "error"
         self.log.write(level, "verified", by=by, whole=verdict.whole, says=verdict.what)
 
+    async def record_access(self) -> None:
+        """Record logins now, if the database takes them soon; else `keep_up` does so later."""
+        error = await attempt(self.access.refresh, RECORD_SECONDS)
+        if isinstance(error, LedgerError):
+            self.noticed(error)
+
     async def keep_up(self) -> None:
         """Read new events and new tokens now and then, for ever."""
         while True:
@@ -149,6 +175,8 @@ class Service:
                     await asyncio.to_thread(refresh)
                 except LedgerError as error:
                     self.noticed(error)
+            with suppress(ValueError):  # no room; the next time
+                self.revoked.keep(self.access)
             await self.emergency.record()
             await self._try_again()
             if not self.meter.is_out:
@@ -162,6 +190,17 @@ class Service:
         with suppress(LedgerError, RefusedError):
             await self.engine.call(self.ledger.store.write_nothing, "try the database")
             self.noticed(None)
+
+
+async def attempt(function: Callable[[], Any], seconds: float) -> BaseException | None:
+    """Let a thread do something, and wait for it so long; return its error, if it has one by then.
+
+    What is not done by then goes on, and nobody hears of its error: it is done again anyway.
+    """
+    task = asyncio.create_task(asyncio.to_thread(function))
+    task.add_done_callback(lambda done: done.exception())
+    await asyncio.wait([task], timeout=seconds)
+    return task.exception() if task.done() else None
 
 
 @dataclass
@@ -199,9 +238,13 @@ def make_app(service: Service) -> Door:
 
         async def run(request: Request) -> Response:
             try:
-                return await handler(await _admit(service, endpoint, request))
+                call = await _admit(service, endpoint, request)
             except (RefusedError, LedgerError) as error:
                 return _refused(service, endpoint.is_api, request, error)
+            try:
+                return _by_get(call, await handler(call))
+            except (RefusedError, LedgerError) as error:
+                return _by_get(call, _refused(service, endpoint.is_api, request, error))
 
         return Route(endpoint.path, run, methods=[endpoint.method], name=_name(endpoint))
 
@@ -228,6 +271,18 @@ def make_app(service: Service) -> Door:
     )
     app.router.redirect_slashes = False
     return Door(app, service)
+
+
+def _by_get(call: Call, answer: Response) -> Response:
+    """Let a browser get the page that a form leads to under an address of its own.
+
+    So going back or loading it again sends no form twice.
+    """
+    if call.session is None or not call.endpoint.is_form or not isinstance(answer, HTMLResponse):
+        return answer
+    name = call.session.keep(bytes(answer.body), answer.status_code)
+    place = "#changes" if call.field("show") else ""  # which the person was looking at
+    return RedirectResponse(f"/shown?page={name}{place}", 303)
 
 
 def _name(endpoint: Endpoint) -> str:
@@ -288,12 +343,12 @@ def failed_login(service: Service, before: Failures, address: str, shown: str) -
     service.log.write("warning", "login failed", address=address, token=identity)
     service.access.note_failure(address, identity)
     if expired is not None:
-        says = f"this token expired at {expired.expires}; ask an operator for a new one"
+        says = f"this token expired at {expired.expires}; {_NEW_TOKEN}"
         return RefusedError(401, says, "Expired")
     if waits:
         says = f"too many tokens that do not work came from here; wait {waits} s"
         return RefusedError(429, says, "TooMany", wait=waits)
-    says = "this token is unknown or revoked; ask an operator for a new one"
+    says = f"this token is unknown or revoked; {_NEW_TOKEN}"
     return RefusedError(401, says, "Unauthorized")
 
 
@@ -334,15 +389,29 @@ def _require_own_origin(service: Service, request: Request) -> None:
         raise RefusedError(403, "this form was not sent from a page of this service")
 
 
-def _require_own_host(service: Service, host: str) -> None:
+def _require_own_host(service: Service, scope: Scope) -> None:
     """A name that points here, but is not ours, is refused: it may be an attacker's."""
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    host = hosts[0].decode("latin-1") if len(hosts) == 1 else ""
     if not _HOST.fullmatch(host):
         raise RefusedError(400, "the Host header cannot be read", "WrongHost")
+    is_here = is_loopback(re.sub(r":\d+$", "", host).strip("[]"))
     if service.origin is not None:
-        if host != service.origin.partition("://")[2]:
-            raise RefusedError(400, "this service has another name", "WrongHost")
-    elif not service.behind_tls and not is_loopback(re.sub(r":\d+$", "", host).strip("[]")):
+        own = service.origin.partition("://")[2]
+        if host != own and not (is_here and _is_local(scope)):
+            raise RefusedError(400, f"this service has another name, {own}", "WrongHost")
+    elif not service.behind_tls and not is_here:
         raise RefusedError(400, "this service is for this machine alone", "WrongHost")
+
+
+def _is_local(scope: Scope) -> bool:
+    """Whether a program on this machine asks the interface, and not through the proxy.
+
+    Pages are left out: their cookies need TLS, and browsers can be led astray by names.
+    """
+    is_program = scope["path"] == "/metrics" or scope["path"].startswith("/api/")
+    forwarded = any(name.startswith(b"x-forwarded-") for name, _ in scope["headers"])
+    return is_program and not forwarded and is_loopback(str((scope.get("client") or "?")[0]))
 
 
 def is_loopback(host: str) -> bool:
@@ -430,11 +499,9 @@ class Door:
             self._note(scope, status, time.perf_counter() - begin)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
         try:
-            host = hosts[0].decode("latin-1") if len(hosts) == 1 else ""
             if scope["path"] not in PROBES:
-                _require_own_host(self.service, host)
+                _require_own_host(self.service, scope)
         except RefusedError as error:
             said = {"error": error.kind, "says": error.says}
             await JSONResponse(said, error.status)(scope, receive, send)

@@ -220,10 +220,15 @@ class Lift(Reason, kw_only=True):
 
 class Veto(Lift, kw_only=True):
     instead: Label | None = None
+    base: Whole | None = None
 
 
 class Answer(Reason, kw_only=True):
     motion: Whole
+
+
+class Agreement(Answer, kw_only=True):
+    base: Whole | None = None
 
 
 class Quorum(Reason, kw_only=True):
@@ -258,7 +263,7 @@ BODIES: dict[str, type[Body]] = {
     "reject": Rejection,
     "forbid": Veto,
     "lift": Lift,
-    "confirm": Answer,
+    "confirm": Agreement,
     "decline": Answer,
     "set_quorum": Quorum,
     "propose": Meeting,

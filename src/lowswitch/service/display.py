@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from lowswitch.ledger import Ledger
 from lowswitch.ledger.events import KINDS, Event, makes_version
 from lowswitch.ledger.evidence import width
-from lowswitch.ledger.responses import Chart, MotionView, Status
+from lowswitch.ledger.responses import Chart, Status
 from lowswitch.ledger.table_terms import TableTerms
-from lowswitch.ledger.terms import Terms
+from lowswitch.ledger.terms import WORDS, Terms
 from lowswitch.ledger.text import law
-from lowswitch.policy.tables import departing
 from lowswitch.service import figures, phrases
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Mark, Returns
@@ -32,6 +32,13 @@ VIEWS = {
     "visits": "How often it was given",
     "width": "Uncertainty",
     "changes": "Changes so far",
+}
+LEGENDS = {  # what the numbers of a view are
+    "visits": "How many {episode}s were given the {action} of the protocol in this place.",
+    "width": "Half of the 95 % interval of what to expect of the {action} of the protocol, in"
+    " {reward} from this {step} on. It uses only {episode}s treated in this very place. The larger"
+    " and darker, the less is known.",
+    "changes": "How often the protocol changed in this place since version 1, rollbacks included.",
 }
 
 
@@ -54,9 +61,24 @@ def sentence(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+def kind_word(kind: str) -> str:
+    """What the pages call an event."""
+    return KINDS[kind].word if kind in KINDS else kind
+
+
 def numbers(values: Sequence[int]) -> str:
     """Several numbers, with thousands set apart."""
     return "; ".join(f"{value:,}" for value in values)
+
+
+def legend(view: str, terms: Terms) -> str:
+    """What the numbers of a view of the map are; empty for the protocol itself."""
+    return LEGENDS.get(view, "").format(**words_of(terms))
+
+
+def words_of(terms: Terms) -> dict[str, str]:
+    """What the run calls things, by the library's names of them."""
+    return {name: terms.word(name) for name in WORDS}
 
 
 # ---- the map -------------------------------------------------------------------------------------
@@ -99,15 +121,20 @@ def _played_visits(chart: Chart) -> np.ndarray:  # [H, S]
     return total
 
 
-def forbidden(terms: TableTerms, chart: Chart, journal: Journal) -> dict[str, Any]:
-    """The actions that may not be deployed, where, and since when."""
-    places = np.argwhere(~chart.allowed).tolist()
-    by = dict[tuple[int, int, int], Mark]()
+def vetoes(terms: Terms, journal: Journal) -> dict[tuple[int, int, int], Mark]:
+    """The last decision that forbade an action in a row: by step, state and action."""
+    found = dict[tuple[int, int, int], Mark]()
     for mark in journal.decisions():
         is_veto = mark.kind == "vetoed" or (mark.kind == "rejected" and mark.facts.get("forever"))
         for h, x in mark.facts.get("rows", []) if is_veto else []:
             for a in mark.facts.get("actions", range(terms.actions)):
-                by[h, x, a] = mark
+                found[h, x, a] = mark
+    return found
+
+
+def forbidden(terms: TableTerms, chart: Chart, journal: Journal) -> dict[str, Any]:
+    """The actions that may not be deployed, where, and since when."""
+    places, by = np.argwhere(~chart.allowed).tolist(), vetoes(terms, journal)
     lines = [
         {
             "step": h,
@@ -116,17 +143,17 @@ def forbidden(terms: TableTerms, chart: Chart, journal: Journal) -> dict[str, An
             "action": terms.labels["action"][a],
             "since": "the start of the run"
             if not terms.allowed[h, x, a]
-            else f"{by[h, x, a].time[:10]}, {by[h, x, a].actor}"
+            else f"{by[h, x, a].time[:10]}, {who(by[h, x, a])}"
             if (h, x, a) in by
             else "",
         }
         for h, x, a in places[:MOST_FORBIDDEN]
     ]
-    vetoes = dict[tuple[str, str], list[str]]()
+    found = dict[tuple[str, str], list[str]]()
     for line, (h, x, a) in zip(lines, places, strict=False):
         if terms.allowed[h, x, a]:
-            vetoes.setdefault((str(line["action"]), str(line["since"])), []).append(f"{h}:{x}")
-    several = [(*veto, rows) for veto, rows in vetoes.items() if len(rows) > 1]
+            found.setdefault((str(line["action"]), str(line["since"])), []).append(f"{h}:{x}")
+    several = [(*veto, rows) for veto, rows in found.items()]
     return {"forbidden": lines, "forbidden_count": len(places), "vetoes": several}
 
 
@@ -190,14 +217,14 @@ class Laws(NamedTuple):
         """How many rows a version changed; a policy on features counts as one."""
         if self.has_rows or not 1 < version <= len(self.tables):
             return len(self.changes(version))
-        before, after = self.tables[version - 2 : version]
+        before, after = (one.protocol or one for one in self.tables[version - 2 : version])
         return int(before.identity != after.identity)
 
     def words(self, version: int) -> str:
         """The same in words; empty if nothing changed."""
         n = self.count(version)
         if n and not self.has_rows:
-            return "another policy"
+            return "another protocol" if self.protocol else "another policy"
         return counted(n, "change") if n else ""
 
     def changes(self, version: int) -> list[tuple[int, int]]:
@@ -209,38 +236,23 @@ class Laws(NamedTuple):
         return [(h, x) for h, x in found]
 
     def lines(self, terms: Terms, version: int) -> list[str]:
-        """The same in words, equal changes at several steps together."""
-        if not self.changes(version):
+        """What a version changed, of the protocol and of the trial."""
+        if not 1 < version <= len(self.tables):
             return []
-        names, some = terms.labels["action"], slice(0, 1) if self.protocol else slice(None)
-        before, after = (table[some] for table in self.tables[version - 2 : version])
-        said = [
-            phrases.Change(
-                h, x, *(law(_law(names, one[:, h, x].tolist())) for one in (before, after))
-            )
-            for h, x in self.changes(version)
-        ]
-        return [
-            f"{one['where']} ({one['steps']}): {one['old']} → {one['new']}"
-            for one in phrases.change_lines(terms, said)
-        ]
-
-    def trial_lines(self, terms: Terms, version: int) -> list[str]:
-        """What a version did to the trial, if it changed."""
-        if not (self.protocol and 1 < version <= len(self.tables)):
-            return []
-        before, after = (one[departing(one)] for one in self.tables[version - 2 : version])
-        if before.shape == after.shape and (before == after).all():
-            return []
-        old, new = (f"{100 * float(self.share(n) or 0):.0f} %" for n in (version - 1, version))
-        cases = f"of new {terms.word('episode')}s"
-        if old != new:
-            return [f"the trial: {old} → {new} {cases}"]
-        return [f"the trial: {new} {cases} as before, with other alternatives"]
+        before, after = self.tables[version - 2 : version]
+        if self.has_rows:
+            return phrases.law_lines(terms, before, after, protocol=self.protocol)
+        return phrases.trial_lines(terms, before, after) if self.protocol else []
 
     def share(self, version: int) -> float | None:
         """The share of the cases in the trial of a version; None where there is no protocol."""
-        return float(departing(self.tables[version - 1]).mean()) if self.protocol else None
+        return phrases.share_of(self.tables[version - 1]) if self.protocol else None
+
+
+def laws_of(ledger: Ledger) -> Laws:
+    """Every version of a ledger."""
+    _, protocol = ledger.deployed()
+    return Laws([ledger.policy_of(n + 1) for n in range(ledger.version)], protocol)
 
 
 def version_lines(terms: Terms, journal: Journal, laws: Laws) -> list[dict[str, Any]]:
@@ -305,7 +317,9 @@ def story(terms: Terms, journal: Journal, run: Status) -> Markup:
             back = marks[version - 1].kind == "rolled_back"
             name = f"version {version}, {returns.count:,}"
             parts.append(
-                figures.Span(first, last, Interval(name, returns.mean, returns.half_width), back)
+                figures.Span(
+                    first, last, Interval(name, returns.mean, returns.half_width), back, version
+                )
             )
     signs = [
         (mark.issued, KINDS[mark.kind].sign)
@@ -373,10 +387,11 @@ def decision_lines(
 
 def _changed_by(terms: Terms, mark: Mark, laws: Laws) -> list[str]:
     """What a decision changed, in lines; or the places that it is about."""
-    if makes_version(mark.kind, mark.facts) and mark.kind != "vetoed":
-        return laws.lines(terms, mark.facts["version"]) + laws.trial_lines(
-            terms, mark.facts["version"]
-        )
+    if makes_version(mark.kind, mark.facts):
+        changed = laws.lines(terms, mark.facts["version"])
+        if mark.kind != "vetoed":
+            return changed
+        return [f"forbidden for {phrases.places_words(terms, mark.facts['rows'])}", *changed]
     rows = people_rows(mark.facts, protocol=laws.protocol)
     found = phrases.places_words(terms, rows).split("; ") if rows else []
     return found + ["the proposed trial"] * (len(rows) < len(mark.facts.get("rows", [])))
@@ -386,6 +401,11 @@ def people_rows(facts: dict[str, Any], *, protocol: bool) -> list[list[int]]:
     """The rows of a decision that are changes of the protocol, where there is one."""
     rows: list[list[int]] = facts.get("rows", [])
     return [row for row in rows if not (protocol and row in facts.get("in_trial", []))]
+
+
+def who(mark: Mark) -> str:
+    """Everybody who made a decision."""
+    return phrases.several([mark.actor, *_agreed(mark)])
 
 
 def _agreed(mark: Mark) -> list[str]:
@@ -405,7 +425,9 @@ def decision_words(terms: Terms, kind: str, facts: dict[str, Any], laws: Laws | 
     if kind == "approved":
         return _approval_words(terms, facts, laws)
     if kind == "vetoed":
-        return f"forbade {named}"
+        instead = facts.get("instead")
+        given = "" if instead is None else f" and replaced it by {names[instead]}"
+        return f"forbade {named}{given if 'version' in facts else ''}"
     if kind == "lifted":
         return f"allowed {named} again"
     if kind == "rolled_back":
@@ -416,11 +438,6 @@ def decision_words(terms: Terms, kind: str, facts: dict[str, Any], laws: Laws | 
     if kind == "quorum":
         return f"set the number of reviewers to {facts['quorum']}"
     return KINDS[kind].verb
-
-
-def request_words(terms: Terms, motion: MotionView) -> str:
-    """What a request asks for, where it can no longer be said what that would change."""
-    return wish_words(terms, motion.kind, motion.decision)
 
 
 def wish_words(terms: Terms, kind: str, decision: dict[str, Any]) -> str:
@@ -484,16 +501,14 @@ def difference(terms: TableTerms, before: np.ndarray, after: np.ndarray) -> list
     found = []
     for h, x in np.argwhere((before != after).any(axis=0)).tolist():
         names = terms.labels["action"]
-        old, new = (law(_law(names, policies[:, h, x].tolist())) for policies in (before, after))
+        old, new = (
+            law(phrases.shares(names, policies[:, h, x].tolist())) for policies in (before, after)
+        )
         if old == new:  # other members of the trial play the same
             continue
         steps, states = terms.labels["step"], terms.labels["state"]
         found.append({"step": steps[h], "state": states[x], "old": old, "new": new, "h": h, "x": x})
     return found
-
-
-def _law(names: Sequence[str], actions: list[int]) -> dict[str, float]:
-    return {names[a]: actions.count(a) / len(actions) for a in sorted(set(actions))}
 
 
 # ---- the audit -----------------------------------------------------------------------------------
@@ -592,5 +607,10 @@ def _proposed_words(payload: dict[str, Any], laws: Laws) -> str:
     if "steps" in rows[0]:
         return f"proposed another policy for version {payload['version'] + 1}"
     n = sum(not laws.protocol or row["from"][0] != row["to"][0] for row in rows)
-    trial = " and a trial" if laws.protocol and n < len(rows) else ""
+    trial = ""
+    if laws.protocol and n < len(rows):
+        after = laws.tables[payload["version"] - 1].copy()
+        for row in rows:
+            after[:, row["step"], row["state"]] = row["to"]
+        trial = " and a trial" if phrases.share_of(after) else " and the end of the trial"
     return f"proposed {counted(n, 'change')}{trial} for version {payload['version'] + 1}"

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 _LETTER = 9.0  # width of a letter
+_WIDE = 640.0  # width of a story
 
 
 class Interval(NamedTuple):
@@ -144,6 +145,7 @@ class Span(NamedTuple):
     last: int
     interval: Interval
     back: bool  # whether it is a rollback
+    number: int = 0  # of the version
 
 
 class Planned(NamedTuple):
@@ -159,12 +161,12 @@ class Planned(NamedTuple):
 def _apart(
     signs: Sequence[tuple[float, str]], at: Callable[[float], float]
 ) -> list[tuple[float, str]]:
-    """Letters with their places; those that would cover each other are written as one word."""
+    """Letters with their places; those that would cover each other are written side by side."""
     found = list[tuple[float, str]]()
     for case, letter in signs:
         x = at(case)
-        if found and x - found[-1][0] < _LETTER * len(found[-1][1]):
-            found[-1] = found[-1][0], found[-1][1] + letter
+        if found and x - found[-1][0] < _LETTER * (len(found[-1][1]) / 2 + 1.5):
+            found[-1] = found[-1][0], f"{found[-1][1]} {letter}"
         else:
             found.append((x, letter))
     return found
@@ -213,10 +215,15 @@ def story(
         found.append(_line(x1, y, x2 - 1, y, "bar bar1"))
         css = "dot hollow" if one.back else "dot dot0"
         found.append(f'<circle cx="{middle:.1f}" cy="{y:.1f}" r="3.6" class="{css}"/>')
-    found += [_text(x, axes.top + 2, letters, "sign", "middle") for x, letters in _apart(signs, at)]
+        if one.number:
+            found.append(_text(middle, y - 7, one.number, "scale", "middle"))
+    for x, letters in _apart(signs, at):
+        half = _LETTER * len(letters) / 2
+        inside = min(max(x, half), _WIDE - half)  # so that no letter is cut off
+        found.append(_text(inside, axes.top + 2, letters, "sign", "middle"))
     said = [
         f"{s.interval.name} cases: {s.interval.estimate:.2f} ± {s.interval.width:.2f}"
         for s in spans
     ]
     said += [f"forecast from case {p.first:,} on: {p.middle:.2f}" for p in forecast]
-    return _svg(640, 206, "; ".join(said), found, "chart")
+    return _svg(_WIDE, 206, "; ".join(said), found, "chart")

@@ -187,6 +187,16 @@ class Journal:
         """What people decided, in its order."""
         return [mark for mark in self.marks if KINDS[mark.kind].is_decision]
 
+    @property
+    def frozen(self) -> bool:
+        """Whether the run was paused when the last event was read."""
+        for mark in reversed(self.marks):
+            if mark.kind == "frozen":
+                return True
+            if mark.kind == "thawed":
+                return False
+        return False
+
     def never_changes(self) -> set[tuple[int, int]]:
         """The rows of postponed proposals in which only a trial would have changed."""
         found = set[tuple[int, int]]()

@@ -32,16 +32,17 @@ class JsonLog:
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
 
-    def write(self, level: str, event: str, **facts: Any) -> None:
-        """Write a line; facts that are None are left out."""
+    def write(self, level: str, event: str, **facts: Any) -> bool:
+        """Write a line, unless the level is too low; facts that are None are left out."""
         if LEVELS.index(level) < self._least:
-            return
+            return False
         if self._lines.qsize() > _MOST_WAITING:
             self.dropped += 1
-            return
+            return False
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         said = {name: value for name, value in facts.items() if value is not None}
         self._lines.put(json.dumps({"time": now, "level": level, "event": event} | said))
+        return True
 
     def close(self, seconds: float = 2.0) -> None:
         """Write what waits, unless that takes too long."""

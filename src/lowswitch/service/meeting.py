@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.responses import RedirectResponse, Response
 
-from lowswitch.ledger import LedgerError, ProposalView
+from lowswitch.ledger import LedgerError, ProposalView, SupersededError
 from lowswitch.review.proposals import WHOLE
-from lowswitch.service import display, news, phrases, proposals, sheets, vectors
+from lowswitch.service import display, effects, news, phrases, proposals, sheets, standing, vectors
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import RefusedError, count, query, whole
-from lowswitch.service.journal import Returns
+from lowswitch.service.effects import Known
+from lowswitch.service.journal import Mark, Returns
 from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
-from lowswitch.service.sheets import Known, Sheet
+from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import counted
 
 _MOST_ROWS = 300  # that one form names
-_MOST_LAPSED = 3  # requests that are shown, the newest ones
+_MOST_ENDED = 3  # requests that will not happen, the newest ones; or decisions meanwhile
 _VIEW = ("group", "word", "search", "select", "page")  # how the page of a proposal is shown
 
 
@@ -39,11 +41,12 @@ async def _proposal(
     await catch_up(call)
     known = await known_of(call)
     view, page = known.view, count(asked, "page", 1, 10**6)
-    facts: dict[str, Any] = {"view": view, **await requests_of(call, known)}
+    facts: dict[str, Any] = {"view": view, "wrong": wrong, **await requests_of(call, known)}
     if view is not None:
         kept = [value for name, value in call.fields if name == "row"]
         if known.has_rows:
-            facts |= proposals.proposal_facts(known, view, asked, kept, page)
+            past = await service.engine.call(lambda: _past(call))
+            facts |= proposals.proposal_facts(known, view, asked, kept, page, past)
         else:
             facts |= vectors.proposal_facts(known, view)
         facts |= {
@@ -51,14 +54,20 @@ async def _proposal(
             "per": phrases.per(known.terms),
             "level": _level(known, service.journal.returns.get(known.run.version)),
             "asked": {name: value for name, value in asked.items() if name != "select"},
-            "wrong": wrong,
         }
         if known.has_rows:
             facts["news"] = await _news(call, known, view)
-            facts["reminder"] = proposals.reminder(service.journal, facts["trial"], known.case)
+        limit = proposals.kept_limit(service.journal, facts.get("trial"))
+        facts["reminder"] = proposals.reminder(limit, known.case)
     most = service.ledger.terms.most_proposals
     name = "proposal.html" if known.has_rows or view is None else "feature_proposal.html"
     return await show(call, name, "proposal", status, run=known.run, most=most, **facts)
+
+
+def _past(call: Call) -> dict[tuple[int, int], proposals.Past]:
+    return proposals.last_changes(
+        display.laws_of(call.service.ledger), call.service.journal.versions()
+    )
 
 
 async def _news(call: Call, known: Known, view: ProposalView) -> dict[str, Any] | None:
@@ -81,17 +90,56 @@ def _level(known: Known, returns: Returns | None) -> str:
 
 
 async def requests_of(call: Call, known: Known) -> dict[str, Any]:
-    """What waits until enough reviewers agree, and what has lapsed meanwhile."""
-    lapsed = await call.service.engine.call(call.service.ledger.lapsed_motions)
+    """What waits until enough reviewers agree, and what will not happen that was asked for."""
     found = list[dict[str, Any]]()
     for one in known.motions:
-        sheet: Sheet = getattr(sheets, one.kind)(known, one.decision)
-        found.append({"request": one, "what": sheet.button})
-    old = [
-        {"request": one, "what": display.request_words(known.terms, one)}
-        for one in lapsed[-_MOST_LAPSED:][::-1]
-    ]
-    return {"requests": found, "lapsed": old}
+        what = known._replace(worth=None)
+        found.append(
+            {
+                "request": one,
+                "what": standing.title_of(what, one.kind, one.decision),
+                "lines": effects.lines_of(what, one.kind, one.decision),
+            }
+        )
+    journal, waiting = call.service.journal, {one.number for one in known.motions}
+    gone = standing.ended(journal, waiting, call.service.now())[:_MOST_ENDED]
+    if not gone:
+        return {"requests": found, "ended": []}
+
+    def read() -> list[dict[str, Any]]:
+        laws = display.laws_of(call.service.ledger)
+        return [_ended(call, known, one, laws) for one in gone]
+
+    return {"requests": found, "ended": await call.service.engine.call(read)}
+
+
+def _ended(call: Call, known: Known, one: standing.Ended, laws: display.Laws) -> dict[str, Any]:
+    """A request that will not happen: what it asked for, as it was read then, and why not."""
+    kind, decision = one.asked.facts["kind"], one.asked.facts["decision"]
+    then = known_then(call, known, one.asked)
+    what = display.wish_words(known.terms, kind, decision)
+    if then is not None:
+        what = standing.title_of(then, kind, decision)
+    lines = [] if then is None else effects.lines_of(then, kind, decision)
+    why = standing.end_words(known, one, laws)
+    return {"asked": one.asked, "what": what, "lines": lines, "why": why, "refused": one.refused}
+
+
+def known_then(call: Call, known: Known, asked: Mark) -> Known | None:
+    """What was known when somebody asked for a decision; None if its proposal is not found."""
+    ledger, decision = call.service.ledger, asked.facts["decision"]
+    versions = call.service.journal.versions()
+    version, view = sum(mark.seq < asked.seq for mark in versions), None
+    if "proposal" in decision:
+        view = ledger.proposal_of(decision["proposal"])
+        if view is None:
+            return None
+    policies = ledger.policy_of(min(version, ledger.version))
+    earlier = ledger.policy_of(decision["to"]) if "to" in decision else None
+    run = dataclasses.replace(known.run, version=version)
+    return known._replace(
+        run=run, view=view, policies=policies, earlier=earlier, worth=None, motions=(), others={}
+    )
 
 
 async def propose(call: Call) -> Response:
@@ -105,13 +153,13 @@ async def propose(call: Call) -> Response:
         ]
         if known.terms.most_proposals:
             lines.append(
-                f"This uses one of the {run.budget_left or 0} proposals that are left, whatever the"
-                " board decides."
+                f"{_spent(run.budget_left or 0)}, whatever the board decides."
                 if known.view is None
                 else "It replaces the pending proposal. The budget counts the two as one."
             )
         lines += [
-            f"The request of {one.by} about the pending proposal lapses."
+            f"{one.by}'s request ({_small(standing.title_of(known, one.kind, one.decision))}) falls"
+            " away."
             for one in known.motions
             if "proposal" in one.decision
         ]
@@ -126,12 +174,19 @@ async def propose(call: Call) -> Response:
             button += f" without {counted(left_out, 'report')}"
         return Sheet(f"{button}?", button, lines, (), warnings, "/proposal", has_reason=False)
 
-    def done(answer: Any) -> tuple[str, str]:
+    def done(answer: Any, _: Sheet) -> tuple[str, str]:
         if answer is None:
             return "/proposal", "The learner would change nothing."
         return "/proposal", "This is what the learner would change."
 
     return await two_steps(call, "propose", {}, sheet, done)
+
+
+def _spent(left: int) -> str:
+    """What a proposal takes from the budget."""
+    if left == 1:
+        return "This uses the last proposal"
+    return f"This uses one of the {left:,} proposals that are left"
 
 
 async def decide(call: Call) -> Response:
@@ -142,6 +197,8 @@ async def decide(call: Call) -> Response:
         return await _proposal(call, {name: wanted[name] for name in _VIEW if wanted.get(name)})
     if call.field("confirming"):
         return await _decide(call)
+    if call.field("enter") and call.field("search") != call.field("searched"):
+        return await _proposal(call, asked)  # Enter in the field of the search
     if is_by_enter(call):
         return await _proposal(call, asked)
     try:
@@ -155,13 +212,16 @@ async def _decide(call: Call) -> Response:
     """See what a decision would change, or confirm it."""
     decision, ledger = call.field("decision"), call.service.ledger
     view = await call.service.engine.call(ledger.proposal)
+    if call.field("proposal") and not call.field("sure"):
+        await _require_pending(call, view)
     keys = _keys(call, decision, view)
     if keys == [] and decision and not call.field("confirming"):
         raise RefusedError(422, "no change is selected; tick at least one, then decide")
-    if not decision.startswith("approve") and call.field("share").strip() and decision:
+    typed = call.field("share").strip()
+    if not decision.startswith("approve") and typed not in ("", call.field("kept_share")):
         raise RefusedError(
             422,
-            f"your limit of {call.field('share').strip()} for the trial goes with an approval only;"
+            f"your limit of {typed} for the trial goes with an approval only;"
             " empty that field, or choose an approval",
         )
     if decision == "forbid all":
@@ -178,22 +238,51 @@ async def _decide(call: Call) -> Response:
             "reject",
             given,
             lambda: _sheet(call, "rejected", given, keys),
-            lambda _: ("/proposal", "Postponed. Nothing else has changed."),
+            lambda _, sheet: (
+                "/proposal",
+                f"Done: {_small(sheet.button)}. Nothing else has changed.",
+            ),
         )
     if not decision.startswith("approve"):
         raise RefusedError(400, "choose a decision first: approve, postpone or forbid")
     given |= await _limits(call, decision)
-    said = "Approved" if given.get("share") != 0 else "Decided, and the trial has ended"
     return await two_steps(
         call,
         "approve",
         given,
         lambda: _sheet(call, "approved", given, keys),
-        lambda version: (
+        lambda version, sheet: (
             "/timeline",
-            f"{said}. Version {version} is in use for new {_cases(call)}.",
+            f"Done: {_small(sheet.button)}. Version {version} is in use for new {_cases(call)}.",
         ),
     )
+
+
+async def _require_pending(call: Call, view: ProposalView | None) -> None:
+    """The proposal on the page of a form is pending still; else say what happened meanwhile."""
+    shown = call.field("proposal")
+    if view is not None and view.hash == shown:
+        return
+    await catch_up(call)
+    before = await call.service.engine.call(lambda: call.service.ledger.proposal_of(shown))
+    said = "the proposal on your page is no longer pending, so your form was not used"
+    if before is not None:
+        laws = await call.service.engine.call(lambda: display.laws_of(call.service.ledger))
+        marks = [one for one in call.service.journal.decisions() if one.seq > before.event]
+        terms = call.service.ledger.terms
+        happened = [
+            f"{display.who(one)} {display.decision_words(terms, one.kind, one.facts, laws)}"
+            f" on {display.clock(one.time)}"
+            for one in marks[:_MOST_ENDED]
+            if one.kind != "declined"
+        ]
+        if happened:
+            said += f". Meanwhile {'; '.join(happened)}"
+    raise SupersededError(said)
+
+
+def _small(words: str) -> str:
+    return words[:1].lower() + words[1:]
 
 
 def _cases(call: Call) -> str:
@@ -205,11 +294,15 @@ def _keys(call: Call, decision: str, view: ProposalView | None) -> list[tuple[An
     _, _, which = decision.partition(" ")
     if which in ("all", "protocol", "trial"):
         return None
+    ticked = [value.partition(":") for name, value in call.fields if name == "row"]
+    chosen = [(whole(step), whole(state)) for step, _, state in ticked]
+    if which == "both" and view is not None and chosen:  # and what only the trial changes
+        same = [row for row in view.rows if row["from"][0] == row["to"][0]]
+        return [*chosen, *((row["step"], row["state"]) for row in same)]
     if which in phrases.LABELS and view is not None:
         found = [(row["step"], row["state"]) for row in view.rows if row["verdict"] == which]
         return list(found)
-    ticked = [value.partition(":") for name, value in call.fields if name == "row"]
-    return [(whole(step), whole(state)) for step, _, state in ticked]
+    return chosen
 
 
 def _labels(call: Call, key: tuple[Any, Any]) -> list[int | str]:
@@ -227,11 +320,16 @@ async def _limits(call: Call, decision: str) -> dict[str, Any]:
     _, protocol = await call.service.engine.call(call.service.ledger.deployed)
     if not protocol:
         return {}
-    part = which if which in ("protocol", "trial") else "protocol" if which != "all" else None
+    part = which if which == "trial" else None if which in ("all", "both") else "protocol"
     found: dict[str, Any] = {} if part is None else {"part": part}
     share = call.field("share").strip()
     if share:
         found["share"] = _share(share)
+    if which == "both":  # no more than was proposed, whatever the present trial gives elsewhere
+        known = await known_of(call)
+        assert known.view is not None
+        proposed = effects.share_after(known, effects.whole(known.view))
+        found["share"] = min(found.get("share", 1.0), proposed)
     return found
 
 
@@ -250,20 +348,21 @@ async def _sheet(
     call: Call, kind: str, given: dict[str, Any], keys: list[tuple[Any, Any]] | None
 ) -> Sheet:
     """What a decision on the pending proposal would do."""
-    chosen = None if keys is None else [list(key) for key in keys]
+    chosen, ledger = None if keys is None else [list(key) for key in keys], call.service.ledger
+    await call.service.engine.call(
+        lambda: ledger.require_decision(given["proposal"], given.get("rows"))
+    )
     known = await known_of(call, chosen)
-    if known.view is None or known.view.hash != given.get("proposal"):
-        raise LedgerError(
-            "the proposal on your page is not pending any more; look at the present one"
-        )
+    assert known.view is not None
     rows = [[row["step"], row["state"]] for row in known.view.rows] if keys is None else chosen
-    proposed = {(one["step"], one["state"]) for one in known.view.rows}
-    for row in rows or []:
-        if tuple(row) not in proposed:
-            raise LedgerError("a selected change is not proposed; look at the proposal again")
     if kind == "approved" and (wrong := sheets.too_small(known, given | {"rows": rows})):
         raise RefusedError(422, wrong)
-    sheet: Sheet = getattr(sheets, kind)(known, given | {"rows": rows})
+    decision = given | {"rows": rows} | ({"forever": False} if kind == "rejected" else {})
+    sheet = standing.described(known, kind, decision)
+    ticks = sum(name == "row" for name, _ in call.fields)
+    if ticks and keys is None:
+        ignored = f"You ticked {counted(ticks, 'change')}. This decision ignores the ticks."
+        sheet = sheet._replace(warnings=[ignored, *sheet.warnings])
     return sheet
 
 
@@ -363,20 +462,45 @@ async def _veto(call: Call, action: str, kind: str) -> Response:
         given["instead"] = call.field("instead")
 
     async def sheet() -> Sheet:
-        known, ledger = await known_of(call), call.service.ledger
-        index = known.terms.index
+        ledger = call.service.ledger
         decision = await call.service.engine.call(
             lambda: ledger.veto(given["rows"], given["actions"])
         )
         if "instead" in given:
-            decision["instead"] = index("action", given["instead"])
+            decision["instead"] = ledger.terms.index("action", given["instead"])
         if action == "forbid":
             await call.service.engine.call(lambda: ledger.require_vetoable(decision))
-        made: Sheet = getattr(sheets, kind)(known, decision)
-        return made
+        known = await known_of(call, kind=kind, decision=decision)
+        return await _with_past(call, kind, decision, standing.described(known, kind, decision))
 
-    said = "The veto is recorded." if action == "forbid" else "The veto is lifted."
-    return await two_steps(call, action, given, sheet, lambda _: ("/map", said))
+    return await two_steps(
+        call, action, given, sheet, lambda _, made: ("/map", f"Done: {_small(made.button)}.")
+    )
+
+
+async def _with_past(call: Call, kind: str, decision: dict[str, Any], sheet: Sheet) -> Sheet:
+    """The page of a lifting, with who forbade the actions, when and why."""
+    if kind != "lifted":
+        return sheet
+    await catch_up(call)
+    made = display.vetoes(call.service.ledger.terms, call.service.journal)
+    marks = {
+        mark.seq: mark
+        for h, x in decision["rows"]
+        for a in decision["actions"]
+        if (mark := made.get((h, x, a))) is not None
+    }
+    lines = list[str]()
+    for mark in marks.values():
+        places = display.people_rows(mark.facts, protocol=False)
+        others = [row for row in places if row not in decision["rows"]]
+        lines.append(
+            f"{display.who(mark)} forbade it on {mark.time[:10]}: {mark.facts.get('reason', '')}."
+        )
+        if others:
+            where = phrases.places_words(call.service.ledger.terms, others)
+            lines.append(f"The same decision was also about {where}, of which this says nothing.")
+    return sheet._replace(lines=[*lines, *sheet.lines])
 
 
 # ---- requests of others --------------------------------------------------------------------------
@@ -384,38 +508,37 @@ async def _veto(call: Call, action: str, kind: str) -> Response:
 
 async def confirm(call: Call) -> Response:
     """Agree to what another person asks for."""
-    return await _answer(call, "confirm", "You agreed, and it took effect.")
+    return await _answer(call, "confirm")
 
 
 async def decline(call: Call) -> Response:
     """Turn down what another person asks for."""
-    return await _answer(call, "decline", "The request is turned down.")
+    return await _answer(call, "decline")
 
 
-async def _answer(call: Call, action: str, said: str) -> Response:
+async def _answer(call: Call, action: str) -> Response:
     given: dict[str, Any] = filled_in(call, "reason", "motion")
     if "motion" in given:
         given["motion"] = whole(given["motion"])
 
     async def sheet() -> Sheet:
         ledger = call.service.ledger
-        waiting = await call.service.engine.call(lambda: ledger.motions() + ledger.lapsed_motions())
-        found = [one for one in waiting if one.number == given.get("motion")]
-        if not found:
-            raise LedgerError("this request was carried out or turned down already")
-        if (why := found[0].lapsed) is not None:
-            raise LedgerError(f"this request has lapsed: {why}. Ask for the decision again")
-        decision = found[0].decision  # a veto may be about rows that are not proposed
+        request = await call.service.engine.call(lambda: ledger.motion(given["motion"]))
+        decision = request.decision  # a veto may be about rows that are not proposed
         rows = decision["rows"] if "proposal" in decision else None
-        known = await known_of(call, rows, decision.get("to"))
-        if action == "confirm":
-            return sheets.of_request(known, found[0])
-        what = getattr(sheets, found[0].kind)(known, found[0].decision).button
-        asked = f"{found[0].by} asked for this: {found[0].decision['reason']}"
-        lines = [asked, "It will not happen unless somebody asks again."]
-        return Sheet(f"Turn down: {what}?", f"Turn down: {what}", lines, css="stop")
+        known = await known_of(call, rows, kind=request.kind, decision=decision)
+        if action == "decline":
+            return standing.turned_down(known, request)
+        return await _with_past(call, request.kind, decision, standing.of_request(known, request))
 
-    return await two_steps(call, action, given, sheet, lambda _: ("/", said))
+    def done(answer: Any, made: Sheet) -> tuple[str, str]:
+        if action == "decline":
+            return "/", f"Done: {_small(made.button)}."
+        what = _small(made.button.removeprefix("Agree: "))
+        version = f" Version {answer} is in use." if made.base is not None else ""
+        return "/", f"You agreed, and it took effect: {what}.{version}"
+
+    return await two_steps(call, action, given, sheet, done)
 
 
 async def quorum(call: Call) -> Response:
@@ -428,14 +551,13 @@ async def quorum(call: Call) -> Response:
         "set_quorum",
         given,
         lambda: _of_kind(call, "quorum", given),
-        lambda _: ("/roles", "The number of reviewers is changed."),
+        lambda *_: ("/roles", "The number of reviewers is changed."),
     )
 
 
 async def _of_kind(call: Call, kind: str, decision: dict[str, Any]) -> Sheet:
-    known = await known_of(call, version=decision.get("to"))
-    made: Sheet = getattr(sheets, kind)(known, decision)
-    return made
+    known = await known_of(call, kind=kind, decision=decision)
+    return standing.described(known, kind, decision)
 
 
 # ---- operators -----------------------------------------------------------------------------------
@@ -448,7 +570,7 @@ async def thaw(call: Call) -> Response:
         "thaw",
         filled_in(call, "reason"),
         lambda: _of_kind(call, "thawed", {}),
-        lambda _: ("/", "The run is resumed."),
+        lambda *_: ("/", "The run is resumed."),
     )
 
 
@@ -466,7 +588,7 @@ async def rollback(call: Call) -> Response:
         await call.service.engine.call(lambda: ledger.require_rollback(given["version"]))
         return await _of_kind(call, "rolled_back", {"to": given["version"]})
 
-    def done(new: Any) -> tuple[str, str]:
+    def done(new: Any, _: Sheet) -> tuple[str, str]:
         return (
             "/timeline",
             f"Version {new} is deployed. It does what version {given['version']} did.",
@@ -485,5 +607,5 @@ async def cap(call: Call) -> Response:
         "cap_trial",
         given,
         lambda: _of_kind(call, "capped", {"share": given.get("share", 0.0)}),
-        lambda version: ("/timeline", f"Version {version} is deployed, with a smaller trial."),
+        lambda version, _: ("/timeline", f"Version {version} is deployed, with a smaller trial."),
     )

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from lowswitch.io.setting import with_commit
 from lowswitch.ledger import Status, TicketView
+from lowswitch.service.access import ANCHORED, BACKED_UP
 
 if TYPE_CHECKING:
     from lowswitch.service.app import Service
@@ -61,13 +63,13 @@ def metrics_text(service: Service, found: tuple[Status, list[TicketView]] | None
     """
     from lowswitch import __version__
 
-    build = {"version": __version__, "python": platform.python_version()}
+    build = {"version": with_commit(__version__), "python": platform.python_version()}
     series = [
         _Series("build_info", "gauge", "The version that runs; always 1.", [(build, 1)]),
         *(() if found is None else _of_run(service, *found)),
         *_of_record(service),
         *_of_access(service),
-        *_of_server(service),
+        *_of_server(service, None if found is None else found[0]),
     ]
     lines = [line for one in series for line in _lines(one)]
     return "\n".join([*lines, *_histogram(service.meter)]) + "\n"
@@ -78,6 +80,7 @@ def _of_run(service: Service, status: Status, oldest: list[TicketView]) -> Itera
     tickets = [({"status": name}, getattr(status, name)) for name in _TICKETS]
     yield _Series("tickets", "gauge", "Tickets by where they are.", tickets)
     age = service.now().timestamp() - _seconds(oldest[0].asked) if oldest else 0.0
+    age = max(0.0, age)  # a clock that was set back
     left: list[tuple[Labels, float]] = (
         [] if status.budget_left is None else [({}, status.budget_left)]
     )
@@ -86,10 +89,6 @@ def _of_run(service: Service, status: Status, oldest: list[TicketView]) -> Itera
         ("events_total", "counter", "Events on record.", status.events),
         ("version", "gauge", "The number of the deployed version.", status.version),
         ("proposal_pending", "gauge", "1 while a proposal waits.", status.pending is not None),
-        (
-            *("frozen", "gauge", "1 while the run is frozen."),
-            status.frozen or bool(service.engine.stopped),
-        ),
         ("balanced", "gauge", "1 if all tickets are accounted for.", status.balanced),
         ("oldest_open_ticket_seconds", "gauge", "Age of the oldest open ticket; 0: none.", age),
     ):
@@ -105,6 +104,13 @@ def _of_record(service: Service) -> Iterator[_Series]:
     says = "1: the last verify found everything whole; 0: not; -1: never."
     yield _Series("verified", "gauge", says, [({}, whole)])
     yield _Series("last_verify_timestamp_seconds", "gauge", "When verify last ended.", when)
+    for kind, name, words in (
+        (BACKED_UP, "backup", "When a backup was last whole."),
+        (ANCHORED, "anchor", "When the head was last signed for somebody."),
+    ):
+        done = service.access.last_copied(kind)
+        at: list[tuple[Labels, float]] = [] if done is None else [({}, _seconds(done))]
+        yield _Series(f"last_{name}_timestamp_seconds", "gauge", words, at)
     reports = [({"site": name}, _seconds(site.last)) for name, site in service.journal.reported()]
     yield _Series(
         "last_report_timestamp_seconds", "gauge", "When each site last reported.", reports
@@ -125,14 +131,19 @@ def _of_access(service: Service) -> Iterator[_Series]:
     yield _Series("failed_logins_total", "counter", says, [({}, meter.failed_logins)])
 
 
-def _of_server(service: Service) -> Iterator[_Series]:
+def _of_server(service: Service, status: Status | None) -> Iterator[_Series]:
+    """What the server itself knows."""
     meter, engine = service.meter, service.engine
+    frozen = bool(engine.stopped) or (status or service.journal).frozen
+    unrecorded = service.emergency.pending is not None
     requests = [
         ({"method": method, "path": path, "status": status}, count)
         for (method, path, status), count in sorted(meter.requests.items())
     ]
     yield _Series("requests_total", "counter", "Requests by address and answer.", requests)
     for name, kind, words, value in (
+        ("frozen", "gauge", "1 while the run is frozen.", frozen),
+        ("freeze_unrecorded", "gauge", "1 while a FREEZE is not on record yet.", unrecorded),
         ("outage", "gauge", "1 while the database cannot be used.", meter.is_out),
         ("outages_total", "counter", "How often the database became unusable.", meter.outages),
         (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,22 +9,21 @@ import numpy as np
 from lowswitch.ledger import ProposalView
 from lowswitch.ledger.events import KINDS, Event
 from lowswitch.ledger.text import percent
-from lowswitch.policy.tables import departing
-from lowswitch.service import display, phrases, sheets
+from lowswitch.service import display, effects, phrases
+from lowswitch.service.effects import Known
 from lowswitch.service.journal import Mark
 from lowswitch.service.phrases import LABELS
-from lowswitch.service.sheets import Known
 
 _MOST = 8  # lines
-
-Place = tuple[int, int, int]  # step, state, action
+_WORD_ONLY = "No new data led to that: a word also depends on the other changes beside it."
 
 
 def remade(mark: Mark | None, view: ProposalView, before: Event | None) -> bool:
-    """Whether a decision, and no new report, led from the proposal before to this one."""
+    """Whether a person, and no new report, led from the proposal before to this one."""
     if mark is None or before is None or mark.seq != view.event - 1:
         return False
-    return KINDS[mark.kind].is_decision and bool(before.payload["told"] == view.told)
+    by_person = KINDS[mark.kind].is_decision or mark.kind == "met"
+    return by_person and bool(before.payload["told"] == view.told)
 
 
 def news(
@@ -44,12 +42,14 @@ def news(
         "why": _why(known, mark),
         "lines": lines[:_MOST],
         "rest": max(0, len(lines) - _MOST),
-        "judged": any("→" in line for line in changes),
     }
 
 
 def _why(known: Known, mark: Mark) -> str:
     """Who decided what, so that the learner planned again."""
+    if mark.kind == "met":
+        again = f"{mark.actor} asked again, and no report was learned since the proposal before"
+        return f"{again}. The data are the same"
     if "proposal" in mark.facts:
         did = "postponed" if mark.kind == "rejected" else "approved"
         did = "forbade" if mark.facts.get("forever") else did
@@ -69,15 +69,18 @@ def _changes(
     """Changes of the protocol that came, that went, and that are judged otherwise."""
     found, now = list[str](), set[tuple[int, int]]()
     for row in view.rows:
-        if not sheets.is_of_protocol(known, row):
+        if not effects.is_of_protocol(known, row):
             continue
         key = row["step"], row["state"]
         now.add(key)
-        was, (present, new) = old.get(key), sheets.sides(known, row)
+        was, (present, new) = old.get(key), effects.sides(known, row)
         if was is None or was["to"][0] != row["to"][0]:
             found.append(f"Newly proposed for {known.place(*key)}: {new} instead of {present}.")
         elif was["verdict"] != row["verdict"]:
-            found.append(f"{known.place(*key)}, {new}: {_judged(was)} → {_judged(row)}.")
+            found.append(
+                f"{known.place(*key)}, {new}: the word is “{_judged(row)}” and was"
+                f" “{_judged(was)}”. {_WORD_ONLY}"
+            )
     gone = [
         key
         for key, row in old.items()
@@ -104,8 +107,8 @@ def _trial(
     before = base.copy()
     for (h, x), row in old.items():
         before[:, h, x] = row["to"]
-    after = sheets.law_after(known, sheets.whole(view))
-    given = [_given(law) for law in (before, after)]
+    after = effects.law_after(known, effects.whole(view))
+    given = [phrases.given_in_trial(law) for law in (before, after)]
     came, gone = given[1] - given[0], given[0] - given[1]
     first = {one for one in came if known.visits[one] == 0}
     said = {
@@ -113,24 +116,8 @@ def _trial(
         "The trial now also gives": came - first,
         "The trial no longer gives": gone,
     }
-    return [f"{words}: {_places(known, some)}." for words, some in said.items() if some]
-
-
-def _given(law: np.ndarray) -> set[Place]:
-    """What the trial of a law [members, H, S] gives instead of its protocol."""
-    found = set[Place]()
-    for table in law[departing(law)]:
-        for h, x in np.argwhere(table != law[0]).tolist():
-            found.add((h, x, int(table[h, x])))
-    return found
-
-
-def _places(known: Known, some: Iterable[Place]) -> str:
-    """Actions and where they are given, each action once."""
-    rows = dict[int, list[tuple[int, int]]]()
-    for h, x, a in sorted(some, key=lambda one: (one[2], one[1], one[0])):
-        rows.setdefault(a, []).append((h, x))
-    names = known.terms.labels["action"]
-    return "; ".join(
-        f"{names[a]} for {phrases.places_words(known.terms, keys)}" for a, keys in rows.items()
-    )
+    return [
+        f"{words}: {phrases.actions_words(known.terms, some)}."
+        for words, some in said.items()
+        if some
+    ]

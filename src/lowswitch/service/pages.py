@@ -9,14 +9,24 @@ from typing import Any
 import numpy as np
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from lowswitch.ledger import LedgerError
 from lowswitch.ledger.events import KINDS
 from lowswitch.ledger.feature_terms import FeatureTerms
-from lowswitch.policy.tables import departing
-from lowswitch.service import actions, api, display, figures, phrases, proposals, sheets, vectors
+from lowswitch.service import (
+    actions,
+    api,
+    display,
+    effects,
+    figures,
+    phrases,
+    proposals,
+    sheets,
+    vectors,
+)
 from lowswitch.service import roles as table
+from lowswitch.service.api import unrecorded_words
 from lowswitch.service.app import Call, Service, address_of, failed_login, now
 from lowswitch.service.bodies import RefusedError, count, query
+from lowswitch.service.effects import Known
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Mark
 from lowswitch.service.meeting import cap as cap
@@ -37,7 +47,7 @@ from lowswitch.service.reports import amend as amend
 from lowswitch.service.reports import amend_form as amend_form
 from lowswitch.service.reports import missing as missing
 from lowswitch.service.reports import tickets as tickets
-from lowswitch.service.sheets import Known, Sheet
+from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import counted
 
@@ -67,26 +77,23 @@ async def login(call: Call) -> Response:
     """Log in with a token."""
     service, page = call.service, templates().get_template("login.html")
     shown, address = call.field("token").strip(), address_of(call.service, call.request)
-    if wait := service.failed_logins.wait(address):
-        says = f"Too many tokens that do not work came from here. Wait {wait} seconds."
-        headers = {"Retry-After": str(wait)}
-        return HTMLResponse(
-            page.render(note=service.note, wrong=says, terms=service.ledger.terms), 429, headers
-        )
     token = service.access.check(shown)
     if token is None or token.role == table.SITE:
-        wrong = "A site has no pages; it uses the client."
+        error = RefusedError(403, "a site has no pages; it uses the client")
         if token is None:
             error = failed_login(service, service.failed_logins, address, shown)
-            wrong = f"{display.sentence(error.says)}."
+        wrong = f"{display.sentence(error.says)}."
         return HTMLResponse(
             page.render(note=service.note, wrong=wrong, terms=service.ledger.terms),
-            403 if token else 401,
+            error.status,
+            {"Retry-After": str(error.wait)} if error.wait else {},
         )
-    await asyncio.to_thread(service.access.note_login, token)
+    service.access.note_login(token)
+    await service.record_access()
     service.meter.logins += 1
     service.log.write("info", "login", who=token.name, role=token.role, address=address)
-    response = RedirectResponse("/", 303)
+    pauses = service.meter.is_out and token.role == table.OPERATOR
+    response = RedirectResponse("/freeze" if pauses else "/", 303)
     response.set_cookie(
         service.cookie,
         service.sessions.begin(token.id),
@@ -96,6 +103,15 @@ async def login(call: Call) -> Response:
         path="/",
     )
     return response
+
+
+async def shown(call: Call) -> Response:
+    """The page that a form led to."""
+    assert call.session is not None
+    found = call.session.kept(query(call.request, "page").get("page", ""))
+    if found is None:
+        return after(call, "/", "That page is no longer kept. Open it again from here.", heed=True)
+    return HTMLResponse(*found)
 
 
 async def logout(call: Call) -> Response:
@@ -133,7 +149,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         wrong=wrong,
         run=run,
         **await requests_of(call, known),
-        share=float(departing(known.policies).mean()) if known.protocol else None,
+        share=phrases.share_of(known.policies) if known.protocol else None,
         story=display.story(terms, service.journal, run),
         forecast=display.forecast_lines(terms, service.journal, run.issued),
         proposal=view,
@@ -199,15 +215,34 @@ def _gauge(service: Service, left: int | None) -> Any:
 
 async def freeze(call: Call) -> Response:
     """Pause the run, at once: one person is enough, and it can be resumed."""
+    show_again = _freeze_form if call.service.meter.is_out else _status
     if is_by_enter(call):
-        return await _status(call)
-    said = "The run is paused."
+        return await show_again(call)
     try:
-        if not await actions.act(call, "freeze", filled_in(call, "reason")):
-            said += " The database cannot record it yet: do not restart the server before it can."
+        recorded = await actions.act(call, "freeze", filled_in(call, "reason"))
     except RefusedError as error:
-        return await _status(call, error.says, error.status)
-    return after(call, "/", said)
+        return await show_again(call, error.says, error.status)
+    if recorded:
+        return after(call, "/", "The run is paused.")
+    words = unrecorded_words(call.service.emergency.kept)
+    return after(call, "/freeze", f"The run is paused. The database cannot record it yet; {words}.")
+
+
+async def freeze_form(call: Call) -> Response:
+    """The form that pauses the run, from memory alone: for when the database is away."""
+    query(call.request)
+    return await _freeze_form(call)
+
+
+async def _freeze_form(call: Call, wrong: str = "", code: int = 200) -> Response:
+    service, session = call.service, call.session
+    assert session is not None
+    said, session.said = session.said, ""
+    facts = {"terms": service.ledger.terms, "note": service.note, "form": session.form}
+    facts |= {"said": said, "wrong": wrong, "kept": call.field("reason")}
+    facts |= {"stopped": service.engine.stopped, "frozen": service.journal.frozen}
+    html = templates().get_template("freeze.html").render(facts, is_out=service.meter.is_out)
+    return HTMLResponse(html, code)
 
 
 async def verify(call: Call) -> Response:
@@ -245,7 +280,7 @@ async def policy_map(call: Call) -> Response:
     states = found[(page - 1) * display.PER_PAGE : page * display.PER_PAGE]
     chart, known = await service.engine.call(service.ledger.chart), await known_of(call)
     proposed = known.view.rows if known.view else []
-    pending = {(r["step"], r["state"]) for r in proposed if sheets.is_of_protocol(known, r)}
+    pending = {(r["step"], r["state"]) for r in proposed if effects.is_of_protocol(known, r)}
     signs = display.codes(terms.labels["action"])
     await catch_up(call)
     if chart.protocol:
@@ -262,6 +297,7 @@ async def policy_map(call: Call) -> Response:
         pages=pages,
         found=len(found),
         rows=display.map_rows(terms, chart, view, states, pending),
+        meaning=display.legend(view, terms),
         legend=list(zip(signs, terms.labels["action"], strict=True)),
         version=chart.version,
         protocol=chart.protocol,
@@ -277,20 +313,21 @@ async def row(call: Call) -> Response:
     x = count(asked, "state", 0, terms.states - 1)
     await catch_up(call)
     step, state = terms.labels["step"][h], terms.labels["state"][x]
-    view, (_, protocol) = await service.engine.call(
-        lambda: (service.ledger.row(step, state), service.ledger.deployed())
+    view, known = (
+        await service.engine.call(lambda: service.ledger.row(step, state)),
+        await known_of(call),
     )
     left = terms.horizon - h
     rows = [
         Interval(one["action"], one["estimate"], one["width"], one["visits"] > 0)
         for one in view.actions
     ]
-    marks = service.journal.versions()
-    names = terms.labels["action"]
+    marks, names = service.journal.versions(), terms.labels["action"]
+    decided = {mark.seq: mark for mark in service.journal.decisions()}
     history = [
         {
             "number": number,
-            "plays": phrases.plays_words([names[a] for a in plays], protocol=protocol),
+            "plays": phrases.plays_words([names[a] for a in plays], protocol=known.protocol),
             "mark": marks[number - 1] if number <= len(marks) else None,
         }
         for number, plays in view.versions
@@ -306,9 +343,16 @@ async def row(call: Call) -> Response:
             figures.intervals(terms.rewards[0] * left, terms.rewards[1] * left, [r]) for r in rows
         ],
         history=history,
+        proposed=[
+            sheets.change(known, one)
+            for one in (known.view.rows if known.view else ())
+            if (one["step"], one["state"]) == (h, x) and effects.is_of_protocol(known, one)
+        ],
         declared=np.flatnonzero(~terms.allowed[h, x]).tolist(),
         decisions=[
-            one | {"said": display.decision_words(terms, one["kind"], one)}
+            one
+            | {"said": display.decision_words(terms, one["kind"], one)}
+            | ({"by": display.who(decided[one["event"]])} if one["event"] in decided else {})
             for one in reversed(view.decisions)
         ],
     )
@@ -322,7 +366,9 @@ async def timeline(call: Call) -> Response:
     service = call.service
     query(call.request)
     await catch_up(call)
-    run, laws = await service.engine.call(lambda: (service.ledger.status(), _laws(service)))
+    run, laws = await service.engine.call(
+        lambda: (service.ledger.status(), display.laws_of(service.ledger))
+    )
     terms = service.ledger.terms
     lines = display.version_lines(terms, service.journal, laws)
     return await show(
@@ -339,12 +385,6 @@ async def timeline(call: Call) -> Response:
             terms, service.journal.decisions()[-200:], laws, service.journal.marks
         ),
     )
-
-
-def _laws(service: Service) -> display.Laws:
-    ledger = service.ledger
-    _, protocol = ledger.deployed()
-    return display.Laws([ledger.policy_of(n + 1) for n in range(ledger.version)], protocol)
 
 
 # ---- 4: audit ------------------------------------------------------------------------------------
@@ -370,7 +410,7 @@ async def audit(call: Call) -> Response:
             )
 
     events = await asyncio.to_thread(read)
-    laws = await service.engine.call(lambda: _laws(service))
+    laws = await service.engine.call(lambda: display.laws_of(service.ledger))
     more = events[-1].seq if len(events) == display.EVENTS else None
     await catch_up(call)
     marks, terms = service.journal.decisions(), service.ledger.terms
@@ -429,12 +469,13 @@ async def export(call: Call) -> Response:
 
 async def roles(call: Call) -> Response:
     """The table of roles."""
+    words = display.words_of(call.service.ledger.terms)
     return await show(
         call,
         "roles.html",
         "roles",
         roles=table.ROLES,
-        duties=table.DUTIES,
+        duties={role: [one.format(**words) for one in said] for role, said in table.DUTIES.items()},
         endpoints=table.ENDPOINTS,
     )
 
@@ -451,9 +492,7 @@ async def revoke(call: Call) -> Response:
     given = filled_in(call, "id")
 
     async def sheet() -> Sheet:
-        found = call.service.access.token(given.get("id", ""))
-        if found is None:
-            raise LedgerError(f"there is no token {given.get('id')!r}")
+        found = call.service.access.revocable(given.get("id", ""))
         lines = ["The token stops working at once, and so does every session that began with it."]
         title = f"Revoke the token of {found.name} ({found.role})"
         return Sheet(f"{title}?", title, lines, back="/tokens", css="stop", has_reason=False)
@@ -463,5 +502,5 @@ async def revoke(call: Call) -> Response:
         "revoke",
         given,
         sheet,
-        lambda gone: ("/tokens", f"The token of {gone.name} is revoked."),
+        lambda gone, _: ("/tokens", f"The token of {gone.name} is revoked."),
     )

@@ -8,12 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowswitch.ledger.terms import Terms
+from lowswitch.ledger.text import law as law_words
 from lowswitch.ledger.text import percent
+from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.tables import departing
 from lowswitch.review.proposals import WHOLE
 from lowswitch.show.text import counted
 
 _MANY = 100  # cases for which a gain is told where rewards are small
+_FEW_PLACES = 12  # in which the alternatives of a trial differ, so that they are named
 _SMALL = 10.0  # the widest range of rewards that counts as small
 LABELS = {  # what the pages call a verdict; exports and programs use its name
     "IMPROVE": "better",
@@ -25,8 +28,7 @@ LABELS = {  # what the pages call a verdict; exports and programs use its name
     "EXPLORE": "worth a trial",
 }
 MEANINGS = {
-    "IMPROVE": "Almost certainly better. Of all changes with this word, few are expected to be"
-    " false.",
+    "IMPROVE": "The data so far say so for this change and the others with this word together.",
     "LIKELY": "Probably better, but not certain.",
     "UNSURE": "The data cannot tell yet whether this is better or worse.",
     "WORSE": "Probably worse. The other changes do better without it.",
@@ -34,6 +36,19 @@ MEANINGS = {
     "TRIAL": "Only the trial changes here, in order to learn.",
     "EXPLORE": "Worth a trial; nobody knows yet whether it is better.",
 }
+
+
+def meaning(word: str, terms: Terms) -> str:
+    """What a verdict means; of the strongest one also how many are expected to be wrong."""
+    said = MEANINGS[word]
+    if word != "IMPROVE":
+        return said
+    wrong = 100 * terms.thresholds["improve"]
+    return (
+        f"{said} Among 100 changes with this word, the model expects at most {wrong:g} to be wrong."
+        " The word depends on the number of changes judged together, so it can change without new"
+        " data; “how sure” does not."
+    )
 
 
 # ---- words ---------------------------------------------------------------------------------------
@@ -99,14 +114,19 @@ def per(terms: Terms) -> str:
 
 def amount(value: float, terms: Terms) -> str:
     """A gain with its sign, for as many cases as `per` says."""
-    shown = f"{cases(terms) * value:+,.1f}"
-    return "0.0" if float(shown.replace(",", "")) == 0 else shown
+    shown = f"{cases(terms) * value:+,.{_digits(terms)}f}"
+    return shown[1:] if float(shown.replace(",", "")) == 0 else shown
+
+
+def _digits(terms: Terms) -> int:
+    """Digits after the point: what is gained per case is a smaller number than per 100 cases."""
+    return 2 if cases(terms) == 1 else 1
 
 
 def more(value: float, terms: Terms) -> str:
     """A gain or a loss in words: 18.8 more good outcomes per 100 patients."""
     word, shown = terms.word("reward"), amount(value, terms)
-    if shown == "0.0":
+    if shown[0] not in "+-":
         return f"no change in {word}"
     fewer = "fewer" if word.endswith("s") else "less"
     return f"{shown[1:]} {'more' if shown[0] == '+' else fewer} {word} {per(terms)}"
@@ -114,7 +134,7 @@ def more(value: float, terms: Terms) -> str:
 
 def level(mean: float, terms: Terms) -> str:
     """An average in words: 122.0 good outcomes per 100 patients."""
-    return f"{cases(terms) * mean:,.1f} {terms.word('reward')} {per(terms)}"
+    return f"{cases(terms) * mean:,.{_digits(terms)}f} {terms.word('reward')} {per(terms)}"
 
 
 def within(gain: dict[str, Any], terms: Terms) -> str:
@@ -123,10 +143,23 @@ def within(gain: dict[str, Any], terms: Terms) -> str:
     return f"{amount(low, terms)} to {amount(high, terms)}"
 
 
+def between(gain: dict[str, Any], terms: Terms) -> str:
+    """The same in words: between 0 and 6.2 fewer, or between 1.0 fewer and 2.0 more."""
+    fewer = "fewer" if terms.word("reward").endswith("s") else "less"
+    ends = [amount(end, terms) for end in gain["within_80"]]
+    sizes = [end.lstrip("+-") for end in ends]
+    sides = ["" if end == "0.0" else "more" if end[0] == "+" else fewer for end in ends]
+    if sides == [fewer, fewer] or sides == [fewer, ""]:
+        return f"80 % interval: between {sizes[1]} and {sizes[0]} {fewer}"
+    if sides[0] in ("", "more"):
+        return f"80 % interval: between {sizes[0]} and {sizes[1]} more"
+    return f"80 % interval: between {sizes[0]} {fewer} and {sizes[1]} more"
+
+
 def gain_words(gain: dict[str, Any], terms: Terms) -> str:
     """A gain with its interval, and how sure an improvement is."""
     return (
-        f"{more(gain['mean'], terms)} (80 % interval {within(gain, terms)}); the learner's model is"
+        f"{more(gain['mean'], terms)} ({between(gain, terms)}); the learner's model is"
         f" {percent(gain['better'])} sure that this is an improvement"
     )
 
@@ -179,12 +212,95 @@ def change_lines(terms: Terms, changes: Iterable[Change]) -> list[dict[str, Any]
     ]
 
 
+def law_lines(terms: Terms, before: np.ndarray, after: np.ndarray, *, protocol: bool) -> list[str]:
+    """How two laws [members, H, S] differ, in few lines: the protocol, and then the trial."""
+    names, some = terms.labels["action"], slice(0, 1) if protocol else slice(None)
+    changes = list[Change]()
+    for h, x in np.argwhere(changed(before, after, protocol=protocol)).tolist():
+        old, new = (shares(names, one[some, h, x].tolist()) for one in (before, after))
+        if old != new:  # otherwise other members of a mixture play the same
+            changes.append(Change(h, x, law_words(old), law_words(new)))
+    found = [
+        f"{one['where']} ({one['steps']}): {one['old']} → {one['new']}"
+        for one in change_lines(terms, changes)
+    ]
+    return found + (trial_lines(terms, before, after) if protocol else [])
+
+
+def shares(names: Sequence[str], actions: Sequence[int]) -> dict[str, float]:
+    """How often each action is played by members that play these."""
+    return {names[a]: actions.count(a) / len(actions) for a in sorted({*actions})}
+
+
 # ---- the trial -----------------------------------------------------------------------------------
+
+Place = tuple[int, int, int]  # step, state, action
+
+
+def given_in_trial(law: np.ndarray) -> set[Place]:
+    """What the trial of a law [members, H, S] gives instead of its protocol."""
+    found = set[Place]()
+    for table in law[departing(law)]:
+        for h, x in np.argwhere(table != law[0]).tolist():
+            found.add((h, x, int(table[h, x])))
+    return found
+
+
+def actions_words(terms: Terms, some: Iterable[Place]) -> str:
+    """Actions and where they are given, each action once: drug A for ill, visits 1 and 2."""
+    rows = dict[int, list[tuple[int, int]]]()
+    for h, x, a in sorted(some, key=lambda one: (one[2], one[1], one[0])):
+        rows.setdefault(a, []).append((h, x))
+    names = terms.labels["action"]
+    return "; ".join(f"{names[a]} for {places_words(terms, keys)}" for a, keys in rows.items())
+
+
+def trial_lines(
+    terms: Terms, before: np.ndarray | LinearPolicy, after: np.ndarray | LinearPolicy
+) -> list[str]:
+    """How the trials of two laws differ; empty if they do not."""
+    if same_trial(before, after):
+        return []
+    first, then = (f"{100 * share_of(one):.0f} %" for one in (before, after))
+    cases = f"of new {terms.word('episode')}s"
+    if first != then:
+        return [f"the trial: {first} → {then} {cases}"]
+    return [f"the trial: {then} {cases} as before, {_other_alternatives(terms, before, after)}"]
+
+
+def _other_alternatives(
+    terms: Terms, before: np.ndarray | LinearPolicy, after: np.ndarray | LinearPolicy
+) -> str:
+    """What two trials of one share give differently, if that is short."""
+    vague = "with other alternatives"
+    if isinstance(before, LinearPolicy) or isinstance(after, LinearPolicy):
+        return vague
+    gives = [given_in_trial(law) for law in (before, after)]
+    came, gone = gives[1] - gives[0], gives[0] - gives[1]
+    said = [
+        f"{words} {actions_words(terms, some)}"
+        for words, some in (("newly", came), ("no longer", gone))
+        if 0 < len(some) <= _FEW_PLACES
+    ]
+    return vague if len(said) < bool(came) + bool(gone) or not said else "; ".join(said)
 
 
 def share_words(share: float, case: str) -> str:
     """A share of the cases in whole percent: 16 % of new patients."""
     return f"no new {case}" if share == 0 else f"{100 * share:.0f} % of new {case}s"
+
+
+def share_of(law: np.ndarray | LinearPolicy) -> float:
+    """The share of the cases in the trial of a law: tables [members, H, S], or of features."""
+    return law.share or 0.0 if isinstance(law, LinearPolicy) else float(departing(law).mean())
+
+
+def same_trial(before: np.ndarray | LinearPolicy, after: np.ndarray | LinearPolicy) -> bool:
+    """Whether two laws have the same trial, of the same share."""
+    if isinstance(before, LinearPolicy) and isinstance(after, LinearPolicy):
+        return before.trial_identity == after.trial_identity
+    old, new = (np.asarray(one)[departing(np.asarray(one))] for one in (before, after))
+    return old.shape == new.shape and bool((old == new).all())
 
 
 def alternatives(
@@ -212,17 +328,47 @@ def alternatives(
                 "old": names[old],
                 "new": names[new],
                 "share": _span(shares),
-                "given": int(sum(visits[h, x, new] for h, _ in steps)),
+                "given": _counts([int(visits[h, x, new]) for h, _ in steps], terms),
                 "first": steps_words(terms, first) if first else "",
             }
         )
     return lines
 
 
+def kinds_in_trial(terms: Terms, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The same of a policy on features: a line for each kind of cases and action; see
+    `FeatureProposals.labelled`.
+    """
+    share, lines = row["trial"]["proposed"], list[dict[str, Any]]()
+    for one in row.get("regions", []):
+        usual = one["usual"][1] if one["usual"] else max(one["proposed"], key=one["proposed"].get)
+        for name, part in sorted(one["alternatives"].items(), key=lambda pair: -pair[1]):
+            given = one["tries"][name]
+            lines.append(
+                {
+                    "where": one["where"],
+                    "steps": steps_words(terms, [0]),
+                    "old": usual if usual != name else f"another {terms.word('action')}",
+                    "new": name,
+                    "share": f"{100 * share * part * one['share']:.1f} %",
+                    "given": given,
+                    "first": "" if given else "these",
+                }
+            )
+    return lines
+
+
 def _span(shares: Sequence[float]) -> str:
     """Shares in percent: the least and the largest, or the only one."""
     low, high = (f"{100 * end:.0f}" for end in (min(shares), max(shares)))
-    return f"{low} %" if low == high else f"{low} to {high} %"
+    return low if low == high else f"{low} to {high}"
+
+
+def _counts(given: Sequence[int], terms: Terms) -> str:
+    """How often an action was given at each of several steps: the least and the largest."""
+    low, high = min(given), max(given)
+    each = f" at each {terms.word('step')}" if len(given) > 1 else ""
+    return f"{low:,}{each}" if low == high else f"{low:,} to {high:,}{each}"
 
 
 def by_state(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

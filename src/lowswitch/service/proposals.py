@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from lowswitch.ledger import ProposalView
 from lowswitch.ledger.events import KINDS, LEDGER
 from lowswitch.ledger.evidence import BY_WORTH
 from lowswitch.ledger.text import WORTHS, percent
-from lowswitch.policy.tables import departing
-from lowswitch.service import phrases, sheets
-from lowswitch.service.journal import Journal
+from lowswitch.service import display, effects, phrases, sheets
+from lowswitch.service.effects import Known
+from lowswitch.service.journal import Journal, Mark
 from lowswitch.service.phrases import LABELS
-from lowswitch.service.sheets import Known
 from lowswitch.show.text import counted
 
 ROWS_PER_PAGE = 120  # changes on a page
@@ -22,11 +24,24 @@ MOST_ALTERNATIVES = 100  # of a trial that are listed
 WAYS = {"state", "step", "gain"}  # to group changes by
 
 
+class Past(NamedTuple):
+    """The last change of a row of the protocol."""
+
+    version: int  # that brought it
+    old: int  # the action before
+    mark: Mark  # who decided it
+
+
 def proposal_facts(
-    known: Known, view: ProposalView, asked: dict[str, str], kept: list[str], page: int
+    known: Known,
+    view: ProposalView,
+    asked: dict[str, str],
+    kept: list[str],
+    page: int,
+    past: dict[tuple[int, int], Past] | None = None,
 ) -> dict[str, Any]:
     """What the page shows; kept: the changes that are selected so far, as step:state."""
-    rows = [row for row in view.rows if sheets.is_of_protocol(known, row)]
+    rows = [row for row in view.rows if effects.is_of_protocol(known, row)]
     if view.rule < BY_WORTH:  # newer ones come by what they gain
         rows.sort(key=lambda row: (row["verdict"] != "IMPROVE", -row["reach"]))
     chosen = _chosen(rows, asked.get("select", ""), kept)
@@ -36,12 +51,13 @@ def proposal_facts(
     pages = max(1, -(-len(shown) // ROWS_PER_PAGE))
     page = min(max(page, 1), pages)
     here = shown[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE]
-    some = [_line(known, row, most, ticked) for row in here]
+    some = [_line(known, row, most, ticked, (past or {}).get(_place(row))) for row in here]
     counts = {word: sum(row["verdict"] == word for row in rows) for word in LABELS}
     trial = _trial(known, view) if known.protocol else None
     listed, way = {line["key"] for line in some}, asked.get("group", "state")
     return {
         "changes": len(rows),
+        "title": title(len(rows), trial),
         "summary": _summary(known, rows),
         "found": len(shown),
         "page": page,
@@ -54,8 +70,8 @@ def proposal_facts(
         "worth": worth_words(known),
         "details": _details(known, view),
         "trial": trial,
-        "untried": _summary(known, [row for row in rows if sheets.is_untried(row)]),
-        "unread": unread(known, view),
+        "untried": _summary(known, [row for row in rows if effects.is_untried(row)]),
+        "unread": effects.unread(known, view),
         "turning": sum(bool(row.get("hangs_on_unsettled")) for row in rows),
         "options": _options(known, len(rows), counts, trial),
     }
@@ -68,15 +84,29 @@ def headline(known: Known, view: ProposalView) -> dict[str, Any]:
         return {
             "whole": True,
             "usual": "" if usual is None else f"{100 * usual:.0f} %",
+            "trial": known.protocol,
             "worth": worth_words(known),
         }
+    n = sum(effects.is_of_protocol(known, row) for row in view.rows)
+    trial = _trial(known, view) if known.protocol else None
     return {
         "whole": False,
         "usual": "",
-        "changes": sum(sheets.is_of_protocol(known, row) for row in view.rows),
-        "trial": known.protocol and _trial(known, view) is not None,
+        "big": counted(n, "change") if n else title(n, trial),
+        "rest": title(n, trial).removeprefix(counted(n, "change")) if n else "",
         "worth": worth_words(known),
     }
+
+
+def title(changes: int, trial: dict[str, Any] | None) -> str:
+    """A proposal in a few words: its changes, and what becomes of the trial."""
+    what = f"{counted(changes, 'change')} of the protocol" if changes else ""
+    if trial is None:
+        return what
+    fate = "a trial" if trial["new"] else "the end of the trial"
+    if not what:
+        return fate[:1].upper() + fate[1:]
+    return f"{what} and a trial" if trial["new"] else f"{what}, and the end of the trial"
 
 
 def _chosen(rows: list[dict[str, Any]], select: str, kept: list[str]) -> list[str]:
@@ -103,7 +133,13 @@ def _searched(row: dict[str, Any]) -> str:
     return " ".join((row["step_label"], row["state_label"], *sides))
 
 
-def _line(known: Known, row: dict[str, Any], most: float, chosen: set[str]) -> dict[str, Any]:
+def _place(row: dict[str, Any]) -> tuple[int, int]:
+    return row["step"], row["state"]
+
+
+def _line(
+    known: Known, row: dict[str, Any], most: float, chosen: set[str], past: Past | None
+) -> dict[str, Any]:
     """One change of the protocol, with what decides where it stands on the page."""
     key, gain = _key(row), row.get("gain")
     turned_down = [one for one in row["before"] if one["kind"] != "approved"]
@@ -114,10 +150,44 @@ def _line(known: Known, row: dict[str, Any], most: float, chosen: set[str]) -> d
         "step_label": row["step_label"],
         "state_label": row["state_label"],
         "mean": 0.0 if gain is None else gain["mean"],
-        "before": turned_down[-1] if turned_down else None,
+        "before": _before_words(known, turned_down[-1]) if turned_down else "",
+        "past": "" if past is None else _past_words(known, row, past),
+        "reverses": past is not None and past.old == row["to"][0],
         "ticked": key in chosen,
-        "small": gain is not None and gain["mean"] < SMALL * most and not sheets.is_untried(row),
+        "small": gain is not None and gain["mean"] < SMALL * most and not effects.is_untried(row),
     }
+
+
+def _before_words(known: Known, one: dict[str, Any]) -> str:
+    """What was decided in a row that was no approval."""
+    names = [known.terms.labels["action"][a] for a in one.get("actions", [])]
+    what = phrases.several(names) if names else f"a {known.terms.word('action')}"
+    is_veto = one["kind"] == "vetoed" or one.get("forever")
+    did = f"{what} was forbidden here" if is_veto else "postponed"
+    did = f"{what} was allowed again here" if one["kind"] == "lifted" else did
+    return f"{did[:1].upper()}{did[1:]} on {one['time'][:10]} by {one['by']}."
+
+
+def _past_words(known: Known, row: dict[str, Any], past: Past) -> str:
+    """Who chose what a row plays now, and whether the proposal takes that back."""
+    names = known.terms.labels["action"]
+    present, old = names[row["from"][0]], names[past.old]
+    back = " This takes that back." if past.old == row["to"][0] else ""
+    return (
+        f"{display.who(past.mark)} chose {present} instead of {old} here on"
+        f" {past.mark.time[:10]} (version {past.version}).{back}"
+    )
+
+
+def last_changes(laws: display.Laws, marks: Sequence[Mark]) -> dict[tuple[int, int], Past]:
+    """The last change of each row of the protocol that a decision brought."""
+    found = dict[tuple[int, int], Past]()
+    if laws.has_rows:
+        for number in range(2, min(len(laws.tables), len(marks)) + 1):
+            before, after = (laws.tables[n][0] for n in (number - 2, number - 1))
+            for h, x in np.argwhere(before != after).tolist():
+                found[h, x] = Past(number, int(before[h, x]), marks[number - 1])
+    return found
 
 
 def _groups(lines: list[dict[str, Any]], by: str) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -133,7 +203,7 @@ def _summary(known: Known, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The changes in a few lines, and how many changes are not in these."""
     lines = phrases.change_lines(
         known.terms,
-        [phrases.Change(row["step"], row["state"], *sheets.sides(known, row)) for row in rows],
+        [phrases.Change(row["step"], row["state"], *effects.sides(known, row)) for row in rows],
     )
     rest = sum(line["count"] for line in lines[MOST_LINES:])
     return {"lines": lines[:MOST_LINES], "rest": rest, "count": len(rows)}
@@ -148,7 +218,7 @@ def worth_words(known: Known) -> dict[str, Any]:
     terms = known.terms
     return {
         "more": phrases.more(gain["mean"], terms),
-        "within": phrases.within(gain, terms),
+        "within": phrases.between(gain, terms),
         "sure": percent(gain["better"]),
     }
 
@@ -170,13 +240,16 @@ def _details(known: Known, view: ProposalView) -> list[tuple[str, ...]]:
 
 def _trial(known: Known, view: ProposalView) -> dict[str, Any] | None:
     """The trial of a proposal: its share, what it would give to whom, and what it costs."""
-    after = sheets.law_after(known, sheets.whole(view))
-    now, new = (float(departing(law).mean()) for law in (known.policies, after))
+    after = effects.law_after(known, effects.whole(view))
+    now, new = (phrases.share_of(law) for law in (known.policies, after))
     lines = phrases.alternatives(known.terms, after, known.visits)
     if lines == phrases.alternatives(known.terms, known.policies, known.visits) and now == new:
         return None
     cost, states = (known.worth or {}).get("trial"), phrases.by_state(lines)
+    decision = effects.whole(view) | {"part": "trial"}
+    alone = phrases.alternatives(known.terms, effects.law_after(known, decision), known.visits)
     return {
+        "alone": alone[:MOST_ALTERNATIVES] if alone != lines else [],
         "now": now,
         "new": new,
         "lines": lines[:MOST_ALTERNATIVES],
@@ -185,21 +258,7 @@ def _trial(known: Known, view: ProposalView) -> dict[str, Any] | None:
         "more_states": max(0, len(states) - MOST_LINES),
         "first": [line for line in lines if line["first"]],
         "cost": None if cost is None else phrases.more(cost["mean"], known.terms),
-        "within": None if cost is None else phrases.within(cost, known.terms),
-    }
-
-
-def unread(known: Known, view: ProposalView) -> dict[str, int]:
-    """Whose reports are not counted in: open ones, those behind them, and later ones."""
-    run = known.run
-    counted_in = run.told if view.learned is None else view.learned
-    total = max(0, run.issued - run.missing - run.refused - counted_in)
-    still_open = run.open + run.frozen_out
-    return {
-        "total": total,
-        "open": still_open,
-        "waiting": run.waiting,
-        "later": max(0, total - still_open - run.waiting),
+        "within": None if cost is None else phrases.between(cost, known.terms),
     }
 
 
@@ -208,22 +267,33 @@ def _options(
 ) -> list[tuple[str, str]]:
     """The decisions to choose from; the page before the last one says what each would change."""
     n, action = counted(changes, "change"), known.terms.word("action")
-    found = list[tuple[str, str]]()
+    found, keep = list[tuple[str, str]](), ""
+    if known.protocol:
+        runs = phrases.share_of(known.policies) > 0
+        keep = ", keep the present trial" if runs else ", without a trial"
+    new = "the proposed trial" if trial and trial["new"] else ""
     if trial and changes:
         unsure = counts["UNSURE"] + counts["WORSE"] + counts["UNTRIED"]
         weak = f" ({unsure} of them not likely better)" if unsure else ""
-        found.append(("approve all", f"Approve {n}{weak} and the trial"))
-        found.append(("approve protocol", f"Approve {n}, keep the present trial"))
-        found.append(("approve trial", "Approve the trial, keep the present protocol"))
+        fate = "approve the trial" if new else "end the trial"
+        both = f"Approve {n}{weak} and {'the trial' if new else 'end the trial'}"
+        found.append(("approve all", both))
+        found.append(("approve protocol", f"Approve {n}{keep}"))
+        alone = f"{fate[:1].upper()}{fate[1:]}, keep the present protocol"
+        found.append(("approve trial", alone))
+    elif changes:
+        found.append(("approve all", f"Approve {n}"))
     else:
-        found.append(("approve all", f"Approve {n}" if changes else "Approve the trial"))
+        found.append(("approve all", "Approve the trial" if new else "End the trial"))
     for word in ("IMPROVE", "LIKELY"):
         if 0 < counts[word] < changes:
-            found.append(
-                (f"approve {word}", f"Approve only the {counts[word]} marked “{LABELS[word]}”")
-            )
+            marked = f"Approve only the {counts[word]} marked “{LABELS[word]}”"
+            found.append((f"approve {word}", f"{marked}{keep}"))
     if changes:
-        found.append(("approve selected", "Approve the selected changes"))
+        found.append(("approve selected", f"Approve the selected changes{keep}"))
+        if trial:
+            also = new or "end the trial"
+            found.append(("approve both", f"Approve the selected changes and {also}"))
         found.append(("postpone selected", "Postpone the selected changes"))
     found.append(("postpone all", "Postpone everything"))
     if changes:
@@ -231,17 +301,24 @@ def _options(
     return found
 
 
-def reminder(journal: Journal, trial: dict[str, Any] | None, case: str) -> str:
-    """The last limit of a trial, if a proposal asks for a larger one again."""
-    limits = [mark for mark in journal.decisions() if mark.facts.get("share") is not None]
+def kept_limit(journal: Journal, trial: dict[str, Any] | None) -> Mark | None:
+    """The decision that limited the trial last, if a proposal asks for a larger one again."""
+    limits = [mark for mark in journal.decisions() if mark.facts.get("share")]
     if trial is None or not limits or trial["new"] <= limits[-1].facts["share"]:
-        return ""
-    mark = limits[-1]
+        return None
+    return limits[-1]
+
+
+def reminder(mark: Mark | None, case: str) -> dict[str, str]:
+    """The limit that the board set before, and how it is kept."""
+    if mark is None:
+        return {}
     share = f"{100 * mark.facts['share']:g}"
-    return (
-        f"On {mark.time[:10]} {mark.actor} limited the trial to at most {share} % of new {case}s."
-        f" This proposal does not know of that limit: type {share} below to keep it."
-    )
+    return {
+        "share": share,
+        "said": f"On {mark.time[:10]} {display.who(mark)} limited the trial to at most {share} % of"
+        f" new {case}s. The learner does not know of that limit.",
+    }
 
 
 def why_now(journal: Journal, view: ProposalView, case: str = "episode") -> str:

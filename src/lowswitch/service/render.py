@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger.events import canonical
 from lowswitch.service import display, phrases
-from lowswitch.service.app import Call, Service
+from lowswitch.service.app import Call, Service, attempt
 from lowswitch.service.bodies import RefusedError
 from lowswitch.show.templates import templates as made
 from lowswitch.show.text import age, counted
@@ -32,8 +31,13 @@ def templates() -> jinja2.Environment:
     """The templates of the console."""
     filters: dict[str, Callable[..., Any]] = {"clock": display.clock, "age": age}
     filters |= {"counted": counted, "text": canonical}
-    filters |= {"begin": display.sentence, "numbers": display.numbers}
-    filters |= {"label": phrases.LABELS.get, "meaning": phrases.MEANINGS.get, "per": phrases.per}
+    filters |= {
+        "everybody": display.who,
+        "kind": display.kind_word,
+        "begin": display.sentence,
+        "numbers": display.numbers,
+    }
+    filters |= {"label": phrases.LABELS.get, "meaning": phrases.meaning, "per": phrases.per}
     return made(HERE / "templates", filters)
 
 
@@ -46,6 +50,10 @@ class Draft(NamedTuple):
     def values(self, action: str, name: str) -> list[str]:
         """What a field of a form has, if this is the form."""
         return [value for key, value in self.fields if (self.action, key) == (action, name)]
+
+    def has(self, action: str, name: str) -> bool:
+        """Whether a field of a form was sent, perhaps empty."""
+        return bool(self.values(action, name))
 
     def value(self, action: str, name: str) -> str:
         """The first of them; empty if there is none."""
@@ -60,7 +68,7 @@ def is_by_enter(call: Call) -> bool:
     if not call.field("enter"):
         return False
     assert call.session is not None
-    call.session.said = _BY_ENTER
+    call.session.said, call.session.heed = _BY_ENTER, True
     return True
 
 
@@ -70,7 +78,8 @@ async def show(call: Call, name: str, here: str, status: int = 200, **facts: Any
     assert session is not None
     if "run" not in facts:
         facts["run"] = await service.engine.call(service.ledger.status)
-    said, session.said = session.said, ""
+    said, heed = session.said, session.heed
+    session.said, session.heed = "", False
     html = (
         templates()
         .get_template(name)
@@ -79,6 +88,7 @@ async def show(call: Call, name: str, here: str, status: int = 200, **facts: Any
             token=call.token,
             form=session.form,
             said=said,
+            heed=heed,
             draft=Draft(call.endpoint.path, call.fields),
             note=service.note,
             terms=service.ledger.terms,
@@ -97,17 +107,16 @@ def refused(service: Service, request: Request, error: RefusedError) -> Response
     return HTMLResponse(html, error.status)
 
 
-def after(call: Call, where: str, said: str) -> Response:
-    """Go to a page, which then says what was done."""
+def after(call: Call, where: str, said: str, *, heed: bool = False) -> Response:
+    """Go to a page, which then says what was done; heed: or what a person should know."""
     assert call.session is not None
-    call.session.said = said
+    call.session.said, call.session.heed = said, heed
     return RedirectResponse(where, 303)
 
 
 async def catch_up(call: Call) -> None:
     """Let the journal read what is new, if that is soon done."""
-    task = asyncio.create_task(asyncio.to_thread(call.service.journal.catch_up, 1))
-    await asyncio.wait([task], timeout=_CATCH_UP)
+    await attempt(lambda: call.service.journal.catch_up(1), _CATCH_UP)
 
 
 def filled_in(call: Call, *names: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from lowswitch.ledger import LedgerError
+from lowswitch.ledger import LedgerError, UnknownTicketError
 from lowswitch.ledger.responses import TicketView
 from lowswitch.ledger.state import STATUSES
 from lowswitch.service.app import Call, now
@@ -84,8 +84,11 @@ async def missing(call: Call) -> Response:
     async def sheet() -> Sheet:
         ledger, known = call.service.ledger, await known_of(call)
         found = await call.service.engine.call(lambda: ledger.tickets_named(given["tickets"]))
-        if not found:
+        if not given["tickets"]:
             raise LedgerError("no ticket is selected; select those whose reports will never come")
+        if unknown := {*given["tickets"]} - {one.ticket for one in found}:
+            ticket = next(one for one in given["tickets"] if one in unknown)
+            raise UnknownTicketError(f"no ticket {ticket!r} was issued by this ledger")
         means = {
             "drop": "The learner goes on without them.",
             "optimistic": "The learner assumes the best outcome for them.",
@@ -109,7 +112,7 @@ async def missing(call: Call) -> Response:
             hint="for example: lost to follow-up",
         )
 
-    def done(_: Any) -> tuple[str, str]:
+    def done(*_: Any) -> tuple[str, str]:
         what = counted(len(given["tickets"]), "report", "is", "are")
         return "/tickets", f"{what} recorded as missing."
 
@@ -172,7 +175,7 @@ async def amend(call: Call) -> Response:
         )
 
     return await two_steps(
-        call, "amend", given, sheet, lambda _: ("/tickets", "The report is corrected.")
+        call, "amend", given, sheet, lambda *_: ("/tickets", "The report is corrected.")
     )
 
 

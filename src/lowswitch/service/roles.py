@@ -12,20 +12,21 @@ SITE, REVIEWER, OPERATOR, AUDITOR = "site", "reviewer", "operator", "auditor"
 ROLES = (SITE, REVIEWER, OPERATOR, AUDITOR)
 DUTIES = {  # what a person may do, in words
     SITE: (
-        "enrols cases and reports what came of them, under its own name",
-        "has no pages: it uses the client, and hears when the run is paused, by whom and why",
+        "enrols {episode}s and reports what came of them, under its own name",
+        "has no pages: its own program reports, and hears when the run is paused, by whom and why",
     ),
     REVIEWER: (
         "reads everything",
-        "approves or postpones changes, and approves or caps a trial",
-        "forbids actions, and lifts such a veto",
+        "approves or postpones changes, and approves or limits a trial",
+        "forbids {action}s, and allows them again",
         "agrees to what another person asks for, where several reviewers must agree",
     ),
     OPERATOR: (
         "reads everything",
         "asks for proposals, settles and corrects reports",
         "pauses the run and ends a trial, alone and at once",
-        "rolls back and resumes; with a quorum, reviewers must agree to both",
+        "puts an earlier version back and resumes a paused run; where several reviewers must agree,"
+        " they agree to both",
         "revokes tokens",
     ),
     AUDITOR: ("reads everything, checks the integrity and exports",),
@@ -50,6 +51,11 @@ class Endpoint(NamedTuple):
     def is_api(self) -> bool:
         """Whether it is for programs, which show a token in each request."""
         return self.path.startswith("/api") or self.path in ("/metrics", *PROBES)
+
+    @property
+    def is_form(self) -> bool:
+        """Whether it takes a form of a page."""
+        return self.method == "POST" and not self.is_api
 
 
 API = (
@@ -100,6 +106,7 @@ PAGES = (
     Endpoint("POST", "/logout", "logout", _READ, "log out"),
     Endpoint("GET", "/", "status", _READ, "see the status of the run"),
     Endpoint("GET", "/proposal", "proposal", _READ, "see the pending proposal"),
+    Endpoint("GET", "/shown", "shown", _READ, "see again what a form led to"),
     Endpoint("POST", "/decide", "decide", (REVIEWER,), "approve or reject rows"),
     Endpoint("GET", "/map", "policy_map", _READ, "see the policy map"),
     Endpoint("GET", "/row", "row", _READ, "see a row and its history"),
@@ -117,6 +124,7 @@ PAGES = (
     Endpoint("POST", "/decline", "decline", (REVIEWER,), "turn a request down"),
     Endpoint("POST", "/quorum", "quorum", (REVIEWER,), "change how many must agree"),
     Endpoint("POST", "/propose", "propose", (OPERATOR,), "let the learner propose"),
+    Endpoint("GET", "/freeze", "freeze_form", (OPERATOR,), "open the form that pauses the run"),
     Endpoint("POST", "/freeze", "freeze", (OPERATOR,), "pause the run"),
     Endpoint("POST", "/thaw", "thaw", (OPERATOR,), "resume the run"),
     Endpoint("POST", "/rollback", "rollback", (OPERATOR,), "deploy an earlier version again"),

@@ -29,6 +29,7 @@ PORT = 8642
 MOST_CONNECTIONS = 400  # that are silent
 MOST_AT_ONCE = 1400  # connections in all, each with a body of at most 1 MiB; more get a 503
 _MOST_HEAD = 1 << 16  # bytes of the head of a request
+_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n"
 MOST_PIPELINED = 16  # requests of a connection that wait for their answers
 _HEADER_SECONDS = 10.0  # for the head of a request to come
 _SWITCH_SECONDS = 0.001  # so that requests are read while the ledger's thread computes
@@ -59,9 +60,30 @@ class HttpConnection(HttpToolsProtocol):
         if self in self.silent:
             self._head += len(data)
             if self._head > _MOST_HEAD and b"\r\n\r\n" not in data:
-                self.transport.abort()
+                self._refuse_head()
                 return
         super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        self._fields = 0  # bytes of the address and the headers of a request
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._fields += len(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields += len(name) + len(value)
+        if self._fields > _MOST_HEAD:
+            self._refuse_head()
+            raise ValueError("a head that is too long")  # so that the rest is not even parsed
+        super().on_header(name, value)
+
+    def _refuse_head(self) -> None:
+        """Say that the head of a request is too long, and end the connection."""
+        if not self.transport.is_closing():
+            self.transport.write(_TOO_LONG)
+            self.transport.close()
 
     def on_headers_complete(self) -> None:
         self._deadline.cancel()
@@ -159,8 +181,10 @@ def opened(
         move_file(address, old_tokens)
         ledger.most_open = fair_share(ledger) if most_open is None else most_open
         with contextlib.closing(Access(address)) as tokens:
-            made = Service(ledger, address, tokens, place.behind_tls, place.origin, note)
-            made.log, made.key_file = log or made.log, key_file
+            names = place.behind_tls, place.origin, note
+            made = Service(
+                ledger, address, tokens, *names, key_file=key_file, log=log or JsonLog("off")
+            )
             with contextlib.closing(made):
                 yield made
 

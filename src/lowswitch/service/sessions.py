@@ -10,11 +10,13 @@ import hashlib
 import hmac
 import secrets
 import time
+import zlib
 from dataclasses import dataclass, field
 
 MOST_SESSIONS = 1000
 MOST_SECONDS = 12 * 3600
 IDLE_SECONDS = 3600
+MOST_PAGES = 20  # that a form led to, and that a session keeps
 
 
 @dataclass
@@ -26,6 +28,21 @@ class Session:
     used: float
     form: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     said: str = ""  # what the next page says first
+    heed: bool = False  # whether that is a warning, and not something that was done
+    pages: dict[str, tuple[bytes, int]] = field(default_factory=dict)  # see `keep`
+
+    def keep(self, page: bytes, status: int) -> str:
+        """Keep a page that a form led to, so that it has an address; return the name of it."""
+        name = secrets.token_urlsafe(12)
+        self.pages[name] = zlib.compress(page), status
+        while len(self.pages) > MOST_PAGES:
+            del self.pages[next(iter(self.pages))]
+        return name
+
+    def kept(self, name: str) -> tuple[bytes, int] | None:
+        """A page and its status; None if it is not kept any more."""
+        found = self.pages.get(name)
+        return None if found is None else (zlib.decompress(found[0]), found[1])
 
 
 class Sessions:

@@ -7,12 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.learners.trials import limited_law
+from lowswitch.learners.trials import capped_share
 from lowswitch.ledger import ProposalView
-from lowswitch.ledger.responses import MotionView, Status
-from lowswitch.ledger.terms import Terms
+from lowswitch.ledger.events import canonical, digest
 from lowswitch.ledger.text import (
-    law,
     moved,
     percent,
     region_notes,
@@ -20,47 +18,24 @@ from lowswitch.ledger.text import (
     row_notes,
     untried,
 )
-from lowswitch.policy.tables import departing
-from lowswitch.service import phrases
-from lowswitch.service.phrases import place, several
+from lowswitch.service import effects, phrases
+from lowswitch.service.effects import (
+    Known,
+    changed_rows,
+    is_of_protocol,
+    is_untried,
+    law_after,
+    law_of,
+    share_after,
+    sides,
+    unlimited,
+)
+from lowswitch.service.phrases import several, share_of
 from lowswitch.show.text import counted
 
 MOST_LISTED = 200  # lines of changes on a page that is confirmed
-_BLANK = dict.fromkeys(("gain", "between", "sure", "given", "note", "verdict", "turns"), "")
-
-
-class Known(NamedTuple):
-    """What a page knows of the run when it describes a decision."""
-
-    terms: Terms
-    run: Status
-    view: ProposalView | None
-    policies: Any  # deployed: tables [members, H, S], or a LinearPolicy
-    protocol: bool  # whether the first of them is a protocol, and the others a trial
-    visits: Any  # [H, S, A]  how often each action was given; None with features
-    worth: dict[str, Any] | None = None  # of the rows that the decision is about
-    earlier: Any = None  # the version that a rollback deploys again
-    motions: Sequence[MotionView] = ()  # that wait for reviewers
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether the policy is a table; a policy on features is decided on as a whole."""
-        return isinstance(self.policies, np.ndarray)
-
-    def plays(self, row: tuple[int, int], action: int) -> bool:
-        """Whether the protocol plays an action in a row, or a policy on features may."""
-        if self.has_rows:
-            return bool(self.policies[(0, *row)] == action)
-        return bool(self.policies.allowed[:, action].any())
-
-    def place(self, h: int, x: int) -> str:
-        """A row by its labels."""
-        return place(self.terms, h, x)
-
-    @property
-    def case(self) -> str:
-        """What the run calls an episode."""
-        return self.terms.word("episode")
+FEW = 20  # cases: of an action that fewer were given, the page says so
+_BLANK = dict.fromkeys(("gain", "between", "sure", "given", "few", "note", "verdict", "turns"), "")
 
 
 class Sheet(NamedTuple):
@@ -78,22 +53,20 @@ class Sheet(NamedTuple):
     trial: Sequence[dict[str, Any]] = ()  # see `phrases.alternatives`
     consent: str = ""  # what must be ticked by itself, because it is easily overlooked
     unlisted: int = 0  # changes beyond the listed ones
+    base: int | None = None  # the version that it changes
+    replaces: Sequence[int] = ()  # requests of the same person that it takes the place of
+
+    @property
+    def read(self) -> str:
+        """What somebody who confirms has read, as a hash: the decision and all that it changes."""
+        changes = [[one["where"], one["old"], one["new"]] for one in self.changes]
+        names = ("where", "steps", "old", "new", "share")
+        trial = [[one[name] for name in names] for one in self.trial]
+        what = [self.title, self.base, changes, trial, self.unlisted, bool(self.consent)]
+        return digest(canonical([*what, list(self.replaces)])) if self.has_reason else ""
 
 
 # ---- rows of a proposal --------------------------------------------------------------------------
-
-
-def is_of_protocol(known: Known, row: dict[str, Any]) -> bool:
-    """Whether a row changes the protocol; without a trial every row does."""
-    return not known.protocol or bool(row["from"][0] != row["to"][0])
-
-
-def sides(known: Known, row: dict[str, Any]) -> tuple[str, str]:
-    """What a row of the protocol plays now, and would play."""
-    names = known.terms.labels["action"]
-    if known.protocol:
-        return names[row["from"][0]], names[row["to"][0]]
-    return law(row["now"]["law"]), law(row["proposed"]["law"])
 
 
 def change(known: Known, row: dict[str, Any]) -> dict[str, Any]:
@@ -109,36 +82,22 @@ def change(known: Known, row: dict[str, Any]) -> dict[str, Any]:
         "between": "" if gain is None else phrases.within(gain, terms),
         "sure": "" if row.get("probability") is None else percent(row["probability"]),
         "given": _given(row),
+        "few": _few(known, row),
         "note": "; ".join(filter(None, notes)),
         "verdict": row["verdict"],
         "turns": bool(row["hangs_on_unsettled"]),
     }
 
 
+def _few(known: Known, row: dict[str, Any]) -> str:
+    """That few cases tell of a proposed action; empty if many do, or none."""
+    given = row["proposed"]["visits"]
+    return f"only {counted(given, known.case)}" if 0 < given < FEW else ""
+
+
 def _given(row: dict[str, Any]) -> str:
     """How often the present and the proposed action were given in a row."""
     return f"{row['now']['visits']:,} → {row['proposed']['visits']:,}"
-
-
-def is_untried(row: dict[str, Any]) -> bool:
-    """Whether a row would get an action that nobody was given there."""
-    return bool(row.get("untried") or row.get("never_tried"))
-
-
-def law_after(known: Known, decision: dict[str, Any]) -> np.ndarray:  # [members, H, S]
-    """What is deployed once rows of the pending proposal are approved, of both parts or of one."""
-    assert known.view is not None
-    keys, after = {tuple(row) for row in decision["rows"]}, known.policies.copy()
-    for row in known.view.rows:
-        if (row["step"], row["state"]) in keys:
-            after[:, row["step"], row["state"]] = row["to"]
-    limits = decision.get("part"), decision.get("share")
-    return limited_law(known.policies, after, *limits) if known.protocol else after
-
-
-def whole(view: ProposalView) -> dict[str, Any]:
-    """The decision to approve all of a proposal."""
-    return {"rows": [[row["step"], row["state"]] for row in view.rows]}
 
 
 # ---- one sheet for each kind of decision, by the name of its event ------------------------------
@@ -149,14 +108,16 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
     view, part = known.view, decision.get("part")
     assert view is not None
     if not known.has_rows:
-        return _whole_approved(known, view)
+        return _whole_approved(known, view, decision)
     keys = {tuple(row) for row in decision["rows"]}
     rows = [row for row in view.rows if (row["step"], row["state"]) in keys]
     changes = [row for row in rows if is_of_protocol(known, row) and part != "trial"]
     lines, trial = _protocol_lines(known, changes), list[dict[str, Any]]()
+    warnings = _warnings(known, view, changes)
     if known.protocol:
         trial = phrases.alternatives(known.terms, law_after(known, decision), known.visits)
         lines += limit_lines(known, decision) + _trial_lines(known, decision)
+        warnings += _trial_warnings(known, decision, trial)
     left = sum(is_of_protocol(known, row) for row in view.rows) - len(changes)
     if left and part != "trial":
         lines.append(f"{counted(left, 'other change', 'stays', 'stay')} undecided.")
@@ -164,7 +125,7 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
         lines.append(
             f"The {counted(left, 'proposed change')} of the protocol {'is' if left == 1 else 'are'}"
             f" not adopted and no longer wait{'s' if left == 1 else ''} for a decision."
-            f" {_next_time(known)}"
+            f" {_next_time(known, left)}"
         )
     lines.append(_replaces(known, view))
     title = _approval_title(known, decision, len(changes))
@@ -173,7 +134,7 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
         title,
         lines,
         [change(known, row) for row in changes[:MOST_LISTED]],
-        _warnings(known, view, changes, trial),
+        warnings,
         "/proposal",
         trial=trial,
         consent=_consent(known, changes),
@@ -181,35 +142,59 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
     )
 
 
-def _next_time(known: Known) -> str:
+def _next_time(known: Known, changes: int) -> str:
     """When changes that are not adopted can come back, and what that costs."""
-    left = known.run.budget_left
+    left, them = known.run.budget_left, "it" if changes == 1 else "they"
     if left == 0:
-        return "No proposal is left, so they cannot be proposed again."
-    cost = "" if left is None else f", which uses one of the {counted(left, 'proposal')} left"
-    return f"The next proposal can contain the same changes again{cost}."
+        return f"No proposal is left, so {them} cannot be proposed again."
+    cost = "" if left is None else f", which uses one of the {left:,} proposals left"
+    cost = ", which uses the last proposal" if left == 1 else cost
+    same = "change" if changes == 1 else "changes"
+    return f"The next proposal can contain the same {same} again{cost}."
 
 
-def _whole_approved(known: Known, view: ProposalView) -> Sheet:
-    """A policy on features."""
-    title, lines = "Approve the new policy", list[str]()
-    lines.append(f"The new policy takes effect for new {known.case}s.")
-    if known.worth is not None:
-        lines.append(f"Expected: {phrases.gain_words(known.worth['change'], known.terms)}.")
+def _whole_approved(known: Known, view: ProposalView, decision: dict[str, Any]) -> Sheet:
+    """A policy on features: its protocol and its trial, or one of them, where it has both."""
+    row, trial = view.rows[0], list[dict[str, Any]]()
+    adopts = decision.get("part") != "trial" and bool(row.get("usual_changes", 1))
+    regions = row.get("regions", []) if adopts else []
+    if known.protocol:
+        title = _approval_title(known, decision, int(adopts), "the new protocol")
+        lines = _new_protocol_lines(known, adopts, bool(row.get("usual_changes")))
+        lines += limit_lines(known, decision) + _trial_lines(known, decision)
+        if decision.get("part") != "protocol" and share_after(known, decision):
+            trial = phrases.kinds_in_trial(known.terms, row)
+    else:
+        title = "Approve the new policy"
+        lines = [f"The new policy takes effect for new {known.case}s."]
+        if known.worth is not None:
+            lines.append(f"Expected: {phrases.gain_words(known.worth['change'], known.terms)}.")
     lines.append(_replaces(known, view))
-    regions = view.rows[0].get("regions", [])
-    warnings = _warnings(known, view, regions)
-    if (moved_at := view.rows[0].get("drift")) is not None:
+    warnings = _warnings(known, view, regions) + _trial_warnings(known, decision, trial)
+    if (moved_at := row.get("drift")) is not None:
         warnings.append(phrases.drift_words(moved_at, known.terms))
     return Sheet(
         f"{title}?",
         title,
         lines,
-        kinds_changed(known, view)[:MOST_LISTED],
+        kinds_changed(known, view)[:MOST_LISTED] if adopts else (),
         warnings,
         "/proposal",
+        trial=trial,
         consent=_consent_to_kinds(known, regions),
     )
+
+
+def _new_protocol_lines(known: Known, adopts: bool, changes: bool) -> list[str]:
+    """What becomes of a protocol on features; changes: whether the proposal has another one."""
+    if not adopts:
+        left = f" The proposed protocol is not adopted. {_next_time(known, 1)}" if changes else ""
+        return [f"The protocol stays as it is.{left}"]
+    found = [f"The new protocol takes effect for new {known.case}s outside the trial."]
+    if known.worth is not None:
+        gain = phrases.gain_words(known.worth["protocol"], known.terms)
+        found.append(f"Expected outside the trial: {gain}.")
+    return found
 
 
 def _replaces(known: Known, view: ProposalView) -> str:
@@ -224,6 +209,8 @@ def kinds_changed(known: Known, view: ProposalView) -> list[dict[str, Any]]:
     """The kinds of cases that a policy on features changes; see `change`."""
     found = list[dict[str, Any]]()
     for one in view.rows[0].get("regions", []):
+        if known.protocol and not one["changed"]:
+            continue
         old, new = one["usual"] or moved(one).split(" → ")
         gain = one["gain"]
         found.append(
@@ -235,6 +222,7 @@ def kinds_changed(known: Known, view: ProposalView) -> list[dict[str, Any]]:
                 "between": "" if gain is None else phrases.within(gain, known.terms),
                 "sure": "" if one["probability"] is None else percent(one["probability"]),
                 "given": region_tries(one) or "nothing",
+                "few": "",
                 "note": "; ".join(region_notes(one)),
                 "verdict": one["verdict"] or "",
                 "turns": False,
@@ -273,43 +261,38 @@ def _protocol_lines(known: Known, changes: list[dict[str, Any]]) -> list[str]:
     return found
 
 
-def _approval_title(known: Known, decision: dict[str, Any], changes: int) -> str:
-    """What an approval does, as a verb with its objects: changes, and what becomes of the trial."""
-    what = [counted(changes, "change")] if changes else []
+def _approval_title(known: Known, decision: dict[str, Any], changes: int, named: str = "") -> str:
+    """What an approval does, as a verb with its objects: changes, and what becomes of the trial.
+
+    named: what people call the changes together, if they do not count them.
+    """
+    what = [named or counted(changes, "change")] if changes else []
     fate = ""
     if known.protocol:
-        now, new = _share_of(known.policies), _share_of(law_after(known, decision))
+        now, new = share_of(known.policies), share_after(known, decision)
         if new == 0:
             fate = "end the trial" if now else ""
         elif decision.get("part") != "protocol":
-            full = _share_of(law_after(known, unlimited(decision)))
+            full = share_after(known, unlimited(decision))
             limit = f" for {phrases.share_words(new, known.case)}" if new < full else ""
             what.append(f"the trial{limit}")
         elif new < now:
             fate = f"limit the trial to {phrases.share_words(new, known.case)}"
     said = [f"approve {several(what)}"] if what else []
+    if said and decision.get("part") == "trial" and not _same_protocol(known, decision):
+        said = [f"{said[0]}, keep the present protocol"]
     title = several([*said, *([fate] if fate else [])] or ["approve the proposal"])
     return f"{title[:1].upper()}{title[1:]}"
-
-
-def _share_of(law: np.ndarray) -> float:
-    """The share of the cases in the trial of a law [members, H, S]."""
-    return float(departing(law).mean())
-
-
-def unlimited(decision: dict[str, Any]) -> dict[str, Any]:
-    """The same decision without a limit of its trial."""
-    return {name: value for name, value in decision.items() if name != "share"}
 
 
 def too_small(known: Known, decision: dict[str, Any]) -> str:
     """Why a limit above 0 would end a trial; empty if it does not."""
     share = decision.get("share")
-    if not (known.protocol and share and _share_of(law_after(known, unlimited(decision)))):
+    if not (known.protocol and share and share_after(known, unlimited(decision))):
         return ""
-    if _share_of(law_after(known, decision)):
+    if share_after(known, decision):
         return ""
-    members = len(known.policies)
+    members = known.members
     least = np.ceil(1000 / members) / 10
     return (
         f"a limit of {100 * share:g} % would leave nobody in the trial, because each of its"
@@ -319,27 +302,39 @@ def too_small(known: Known, decision: dict[str, Any]) -> str:
 
 
 def limit_lines(known: Known, decision: dict[str, Any]) -> list[str]:
-    """What a limit of the trial comes to, where that is something else than was asked for."""
+    """What a limit of the trial comes to, and what it stops."""
     share = decision.get("share")
     if not (known.protocol and share):
         return []
-    before, after = (law_after(known, one) for one in (unlimited(decision), decision))
-    full, new, one = _share_of(before), _share_of(after), 100 / len(after)
-    asked = f"You asked for at most {100 * share:g} %"
+    full, new = (share_after(known, one) for one in (unlimited(decision), decision))
     if new == full:
-        return [f"{asked}. The trial has {100 * full:.0f} % anyway."]
-    if f"{100 * new:.0f}" == f"{100 * share:g}":
-        return []
-    parts = counted(int(departing(before).sum()), "alternative")
-    return [
-        f"{asked}; the trial has {parts} of {one:.0f} % each, so"
-        f" {phrases.share_words(new, known.case)} would enter it."
-    ]
+        if abs(share - full) < 0.005:  # so it limits nothing, and nobody need have typed it
+            return []
+        return [
+            f"You asked for at most {100 * share:g} %. The trial has {100 * full:.0f} % anyway."
+        ]
+    parts, left = (round(one * known.members) for one in (full, new))
+    alternatives = (
+        "The trial's one alternative" if parts == 1 else f"Each of the {parts} alternatives"
+    )
+    found = f"{alternatives} needs {100 / known.members:.0f} %. Your limit leaves room for {left}"
+    rest = "the other one stops" if parts - left == 1 else f"the other {parts - left} stop"
+    return [f"{found}; {rest}{_stopped_words(known, decision)}."]
+
+
+def _stopped_words(known: Known, decision: dict[str, Any]) -> str:
+    """What a limit of the trial stops, by name; empty with features."""
+    if not known.has_rows:
+        return ""
+    before, after = (law_after(known, one) for one in (unlimited(decision), decision))
+    stopped = effects.stopped(before, after)
+    what = phrases.actions_words(known.terms, stopped) if stopped else ""
+    return f": {what}" if what else ", and what they give is still given"
 
 
 def _trial_lines(known: Known, decision: dict[str, Any]) -> list[str]:
     """What becomes of the trial."""
-    now, new = _share_of(known.policies), _share_of(law_after(known, decision))
+    now, new = share_of(known.policies), share_after(known, decision)
     share = phrases.share_words(new, known.case)
     refused = " The proposed trial is not adopted." if decision.get("part") == "protocol" else ""
     if new == 0:
@@ -353,8 +348,8 @@ def _trial_lines(known: Known, decision: dict[str, Any]) -> list[str]:
         return [f"The trial stays as it is: {share} enter it.{refused}", _apart(known)]
     if refused:
         return [
-            f"{share[:1].upper()}{share[1:]} enter the present trial (now {100 * now:.0f} %), which"
-            f" is otherwise as it is.{refused}",
+            f"{share[:1].upper()}{share[1:]} enter the present trial (now {100 * now:.0f} %)."
+            f"{refused}",
             _apart(known),
         ]
     lines = [
@@ -367,8 +362,8 @@ def _trial_lines(known: Known, decision: dict[str, Any]) -> list[str]:
 def _apart(known: Known) -> str:
     """What approved changes mean for a trial that stays."""
     return (
-        f"{known.case.capitalize()}s in the trial get what it gives now, also where the protocol"
-        " changes. The table below compares the two."
+        f"The trial's {known.case}s keep their present {known.terms.word('action')}s. The table"
+        " shows them beside the new protocol."
     )
 
 
@@ -380,7 +375,7 @@ def _cost_lines(known: Known, decision: dict[str, Any], share: float) -> list[st
     """
     if known.worth is None or "trial" not in known.worth:
         return []
-    whole_trial = share == _share_of(law_after(known, unlimited(decision)))
+    whole_trial = share == share_after(known, unlimited(decision))
     if decision.get("part") == "trial" and not _same_protocol(known, decision):
         why = "it was estimated only together with the proposed changes of the protocol"
     elif not whole_trial:
@@ -389,14 +384,16 @@ def _cost_lines(known: Known, decision: dict[str, Any], share: float) -> list[st
         cost = known.worth["trial"]
         return [
             f"What the trial costs: {phrases.more(cost['mean'], known.terms)} in it, compared with"
-            f" the protocol after this decision (80 % interval"
-            f" {phrases.within(cost, known.terms)})."
+            f" the protocol after this decision ({phrases.between(cost, known.terms)})."
         ]
     return [f"What this trial costs is not known: {why}."]
 
 
 def _same_protocol(known: Known, decision: dict[str, Any]) -> bool:
     """Whether the rows of a decision leave the protocol as it is."""
+    if not known.has_rows:
+        assert known.view is not None
+        return not known.view.rows[0]["usual_changes"]
     both = law_after(known, {"rows": decision["rows"]})
     return bool((both[0] == known.policies[0]).all())
 
@@ -428,35 +425,79 @@ def _consent(known: Known, changes: list[dict[str, Any]]) -> str:
     )
 
 
-def _warnings(
-    known: Known,
-    view: ProposalView,
-    changes: list[dict[str, Any]],
-    trial: Sequence[dict[str, Any]] = (),
-) -> list[str]:
+def _warnings(known: Known, view: ProposalView, changes: list[dict[str, Any]]) -> list[str]:
     """What a reviewer should not overlook."""
-    found, action = list[str](), known.terms.word("action")
-    law = "protocol" if known.has_rows else "policy"
-    new = sum(is_untried(row) for row in changes)
-    if new:
-        brings = "puts" if new == 1 else "put"
-        found.append(
-            f"{counted(new, 'change')} {brings} a {action} into the {law} that no {known.case}"
-            " was ever given there."
-        )
-    first = [f"{one['new']} for {one['where']} ({one['first']})" for one in trial if one["first"]]
-    if first:
-        shown = "; ".join(first[:6]) + (f"; and {len(first) - 6} more" if len(first) > 6 else "")
-        found.append(f"The trial gives for the first time: {shown}.")
+    found = _untried_warning(known, changes)
     if unsure := [row for row in changes if row["verdict"] == "UNSURE"]:
         said = f"{counted(len(unsure), 'change', 'is', 'are')} unsure: the data cannot tell yet."
         found.append(f"{said} {_least_known(known, unsure)}".rstrip())
     worse = sum(row["verdict"] == "WORSE" for row in changes)
     if worse:
         found.append(f"{counted(worse, 'change', 'is', 'are')} likely to make things worse.")
-    if view.unsettled:
-        found.append(f"{counted(view.unsettled, 'report', 'is', 'are')} open and not counted in.")
-    return found + _lapsing(known)
+    return found + unread_warning(known, view)
+
+
+def _untried_warning(known: Known, changes: list[dict[str, Any]]) -> list[str]:
+    """That changes bring what nobody was ever given."""
+    new = sum(is_untried(row) for row in changes)
+    law = "protocol" if known.has_rows or known.protocol else "policy"
+    if not new:
+        return []
+    brings, action = "puts" if new == 1 else "put", known.terms.word("action")
+    return [
+        f"{counted(new, 'change')} {brings} a {action} into the {law} that no {known.case} was ever"
+        " given there."
+    ]
+
+
+def _trial_warnings(
+    known: Known, decision: dict[str, Any], trial: Sequence[dict[str, Any]]
+) -> list[str]:
+    """What the trial gives for the first time, and where it is not the trial of the proposal."""
+    found = list[str]()
+    first = [f"{one['new']} for {one['where']} ({one['first']})" for one in trial if one["first"]]
+    if first:
+        shown = "; ".join(first[:6]) + (f"; and {len(first) - 6} more" if len(first) > 6 else "")
+        found.append(f"The trial gives for the first time: {shown}.")
+    return found + _other_trial(known, decision)
+
+
+def _other_trial(known: Known, decision: dict[str, Any]) -> list[str]:
+    """How the trial that an approval begins differs from the one on the proposal page."""
+    if not known.has_rows or decision.get("part") == "protocol":
+        return []
+    assert known.view is not None
+    here, there = (
+        phrases.given_in_trial(law_after(known, one))
+        for one in (unlimited(decision), effects.whole(known.view))
+    )
+    if here == there:
+        return []
+    why = (
+        "because the protocol stays"
+        if decision.get("part") == "trial"
+        else "because some changes stay undecided; there the present trial goes on"
+    )
+    said = f"The list of the trial differs from the proposal page, {why}."
+    if here - there:
+        said += f" Only here: {phrases.actions_words(known.terms, here - there)}."
+    if there - here:
+        said += f" Only on the proposal page: {phrases.actions_words(known.terms, there - here)}."
+    return [said]
+
+
+def unread_warning(known: Known, view: ProposalView) -> list[str]:
+    """Who is not counted in, in the same numbers as on the page of the proposal."""
+    unread = effects.unread(known, view)
+    if not unread["total"]:
+        return []
+    parts = [
+        counted(unread["open"], "report", "is open", "are open") if unread["open"] else "",
+        f"{unread['waiting']:,} wait behind an open one" if unread["waiting"] else "",
+        f"{unread['later']:,} came after the proposal was made" if unread["later"] else "",
+    ]
+    named = several([part for part in parts if part])
+    return [f"{counted(unread['total'], known.case, 'is', 'are')} not counted in: {named}."]
 
 
 def _least_known(known: Known, changes: list[dict[str, Any]]) -> str:
@@ -469,16 +510,6 @@ def _least_known(known: Known, changes: list[dict[str, Any]]) -> str:
         f"The least is known of {sides(known, least)[1]} for"
         f" {known.place(least['step'], least['state'])}, given to {given} there."
     )
-
-
-def _lapsing(known: Known) -> list[str]:
-    """What else was asked for about the pending proposal, which a decision on it ends."""
-    others = [one for one in known.motions if "proposal" in one.decision]
-    return [
-        f"A request of {one.by} about this proposal is waiting ({one.decision['reason']}). It"
-        " lapses if you decide first, and must then be asked for again."
-        for one in others
-    ]
 
 
 def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
@@ -497,19 +528,21 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
     if len(rows) == len(view.rows):
         if known.protocol:
             lines.append("The proposed trial is not adopted; the present trial goes on as it is.")
-        lines.append(f"Nothing is forbidden. {_next_time(known)}")
+        lines.append(f"Nothing is forbidden. {_next_time(known, len(changed))}")
     left = sum(is_of_protocol(known, row) for row in view.rows) - len(changed)
     if left:
         lines.append(f"{counted(left, 'other change', 'stays', 'stay')} undecided.")
     changes = [change(known, row) for row in changed[:MOST_LISTED]]
     title = f"Postpone {n}" if len(rows) < len(view.rows) else "Postpone everything"
-    return Sheet(f"{title}?", title, lines, changes, _lapsing(known), "/proposal", "quiet",
+    return Sheet(f"{title}?", title, lines, changes, (), "/proposal", "quiet",
                  unlisted=max(0, len(changed) - MOST_LISTED))  # fmt: skip
 
 
 def _stays(known: Known, view: ProposalView) -> str:
     """What a proposal that is postponed leaves as it is, and until when."""
-    until = "until the learner proposes again" if known.run.budget_left != 0 else "for good"
+    until = (
+        "until the board approves a later proposal" if known.run.budget_left != 0 else "for good"
+    )
     actions = f"The {known.terms.word('action')}s of today stay" if known.has_rows else "It stays"
     return f"Version {view.version} stays in use. {actions} {until}."
 
@@ -518,7 +551,10 @@ def _whole_postponed(known: Known, view: ProposalView) -> Sheet:
     """A policy on features that is not deployed for now."""
     title, changes = "Postpone the new policy", kinds_changed(known, view)[:MOST_LISTED]
     lines = [_stays(known, view)]
-    return Sheet(f"{title}?", title, lines, changes, _lapsing(known), "/proposal", "quiet")
+    if known.protocol:
+        title = "Postpone everything"
+        lines.append("The proposed trial is not adopted; the present trial goes on as it is.")
+    return Sheet(f"{title}?", title, lines, changes, (), "/proposal", "quiet")
 
 
 def _new(rows: list[dict[str, Any]]) -> list[int]:
@@ -535,37 +571,73 @@ def _named(known: Known, decision: dict[str, Any]) -> tuple[str, str, str]:
 def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
     """Actions that are forbidden in rows."""
     names, where, all_of_them = _named(known, decision)
-    instead, actions = decision.get("instead"), decision["actions"]
     lines = [
         f"No new {known.case} is given {names} for: {all_of_them}. It cannot be proposed there."
         if known.has_rows
         else f"No new {known.case} is given {names}. It cannot be proposed."
     ]
-    labels, changes, freed = known.terms.labels["action"], list[dict[str, str]](), list[list[int]]()
-    if not known.has_rows and known.policies.allowed[:, actions].any():
+    changes, rows = list[dict[str, Any]](), list[dict[str, Any]]()
+    if not known.has_rows and known.policies.allowed[:, decision["actions"]].any():
         lines.append(
             "The deployed policy may give it now. A new version replaces it at once and gives its"
             f" next best {known.terms.word('action')} instead."
         )
-    for h, x in decision["rows"] if known.has_rows else ():
-        played = known.policies[:, h, x].tolist()
-        if played[0] in actions and instead is not None:
-            facts = {"where": known.place(h, x), "old": labels[played[0]], "new": labels[instead]}
-            changes.append(facts | _BLANK)
-        elif set(played) & set(actions):
-            freed.append([h, x])
-    if freed:
-        where_freed = phrases.places_words(known.terms, freed)
-        lines.append(f"The trial gave it there, too. It follows the protocol for: {where_freed}.")
+    if known.has_rows:
+        after = law_of(known, "vetoed", decision)
+        changes, rows = _replacements(known, after)
+        lines += _freed_lines(known, after, {(h, x) for h, x, _ in changed_rows(known, after)})
     if changes:
         lines.append(
-            f"{names} is given there now. A new version replaces it at once, as listed below."
+            f"{names} is given there now. Version {known.run.version + 1} replaces it at once, as"
+            " listed below."
         )
     if known.view is not None:
         lines.append("The pending proposal is made again without it. That costs no budget.")
     lines.append("A later decision, with a reason, can lift this veto.")
     title = f"Forbid {names} for {where}"
-    return Sheet(f"{title}?", title, lines, changes[:MOST_LISTED], (), "/map", "stop")
+    if changes:
+        title += f", and give {several(sorted({one['new'] for one in changes}))} instead"
+    return Sheet(
+        f"{title}?",
+        title,
+        lines,
+        changes[:MOST_LISTED],
+        _untried_warning(known, rows),
+        "/map",
+        "stop",
+        consent=_consent(known, rows),
+        unlisted=max(0, len(changes) - MOST_LISTED),
+    )
+
+
+def _replacements(known: Known, after: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows whose protocol changes to that of another law: as people read them, and as known."""
+    names, changes, rows = known.terms.labels["action"], list[dict[str, Any]](), []
+    for h, x, a in changed_rows(known, after):
+        row = known.others.get((h, x))
+        rows += [row] if row is not None else []
+        sides_of = {"old": names[known.policies[0, h, x]], "new": names[a]}
+        blank = {"where": known.place(h, x)} | sides_of | _BLANK
+        changes.append(blank if row is None else change(known, row))
+    return changes, rows
+
+
+def _freed_lines(known: Known, after: Any, changed: set[tuple[int, int]]) -> list[str]:
+    """What becomes of trial cases who were given what a veto forbids, and what the trial keeps."""
+    found, names = dict[int, set[tuple[int, int]]](), known.terms.labels["action"]
+    for h, x, _ in effects.stopped(known.policies, after):
+        if (h, x) not in changed:
+            found.setdefault(int(after[0, h, x]), set()).add((h, x))
+    lines = [
+        f"The trial's {known.case}s who were to be given it get {names[a]} instead, like the"
+        f" protocol: {phrases.places_words(known.terms, sorted(rows))}."
+        for a, rows in sorted(found.items())
+    ]
+    places = set[tuple[int, int]]().union(*found.values())
+    kept = {one for one in phrases.given_in_trial(after) if one[:2] in places}
+    if kept:
+        lines.append(f"The trial still gives {phrases.actions_words(known.terms, kept)}.")
+    return lines
 
 
 def lifted(known: Known, decision: dict[str, Any]) -> Sheet:
@@ -586,21 +658,22 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     lines = [
         f"Version {now + 1} will be deployed and do what version {to} did. It replaces version"
         f" {now}.",
-        "Nothing that was learned is lost."
-        + " The learner will not propose the same changes again for a while." * known.has_rows,
+        "Nothing that was learned is lost.",
     ]
+    if known.has_rows:
+        lines[1] += (
+            " For a while the learner proposes no change where the two versions differ, in the"
+            " protocol or in the trial."
+        )
     if known.view is not None:
         lines.append("The pending proposal is withdrawn. The next one does not use up the budget.")
-    changes = list[dict[str, str]]()
+    changes, rows = list[dict[str, Any]](), list[dict[str, Any]]()
     if known.earlier is not None and known.has_rows:
-        labels = known.terms.labels["action"]
-        for h, x in np.argwhere(known.policies[0] != known.earlier[0]).tolist():
-            old, new = (labels[one[0, h, x]] for one in (known.policies, known.earlier))
-            facts = {"where": known.place(h, x), "old": old, "new": new}
-            changes.append(facts | _BLANK)
+        changes, rows = _replacements(known, known.earlier)
         changed = f"{counted(len(changes), 'change')} of the protocol, as listed below."
         lines.insert(1, changed if changes else "The protocol does not change.")
-        share = float(departing(known.earlier).mean())
+    if known.earlier is not None:
+        share = share_of(known.earlier)
         if known.protocol:
             enter = phrases.share_words(share, known.case)
             lines.insert(2, f"The trial of version {to} runs again: {enter} {_enter(share)} it.")
@@ -610,17 +683,18 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
         title,
         lines,
         changes[:MOST_LISTED],
-        (),
+        _untried_warning(known, rows),
         "/timeline",
         "stop",
         trial=_trial_of(known, known.earlier),
+        consent=_consent(known, rows),
         unlisted=max(0, len(changes) - MOST_LISTED),
     )
 
 
-def _trial_of(known: Known, law: np.ndarray | None) -> list[dict[str, Any]]:
+def _trial_of(known: Known, law: Any) -> list[dict[str, Any]]:
     """What the trial of a version gives, where there is a protocol."""
-    if law is None or not known.protocol:
+    if law is None or not (known.protocol and known.has_rows):
         return []
     return phrases.alternatives(known.terms, law, known.visits)
 
@@ -649,31 +723,17 @@ def quorum(known: Known, decision: dict[str, Any]) -> Sheet:
 
 def capped(known: Known, decision: dict[str, Any]) -> Sheet:
     """A trial that becomes smaller, or ends."""
-    now, law = _share_of(known.policies), known.policies
-    share = _share_of(limited_law(law, law, None, decision["share"]))
+    now, after = share_of(known.policies), law_of(known, "capped", decision)
+    share = min(now, capped_share(decision["share"], known.members))
     title = "End the trial" if share == 0 else f"Cap the trial at {100 * share:.0f} %"
     enter = phrases.share_words(share, known.case)
     lines = [
         f"{enter[:1].upper()}{enter[1:]} {_enter(share)} the trial (now {100 * now:.0f} %)."
         f" {known.case.capitalize()}s who are in it already keep the plan that they were given."
     ]
+    if known.has_rows and (gone := effects.stopped(known.policies, after)):
+        lines.append(f"No longer given: {phrases.actions_words(known.terms, gone)}.")
     if known.view is not None:
         lines.append("The pending proposal is withdrawn and made again. That costs no budget.")
-    return Sheet(f"{title}?", title, lines, (), (), "/timeline", "stop")
-
-
-def of_request(known: Known, request: MotionView) -> Sheet:
-    """What another person asks for."""
-    others = [one for one in known.motions if one.number != request.number]
-    sheet: Sheet = globals()[request.kind](known._replace(motions=others), request.decision)
-    asked = f"{request.by} asks for this: {request.decision['reason']}"
-    after = request.needed - 1
-    last = (
-        "With your agreement it takes effect at once."
-        if after <= 0
-        else f"After you, {counted(after, 'more reviewer')} must agree."
-    )
-    return sheet._replace(
-        button=f"Agree: {sheet.button[:1].lower()}{sheet.button[1:]}",
-        lines=[asked, *sheet.lines, last],
-    )
+    trial = _trial_of(known, after)
+    return Sheet(f"{title}?", title, lines, (), (), "/timeline", "stop", trial=trial)

@@ -8,27 +8,38 @@ from typing import Any
 from starlette.responses import Response
 
 from lowswitch.ledger import LedgerError
+from lowswitch.ledger.events import KINDS
 from lowswitch.ledger.evidence import BY_WORTH
 from lowswitch.ledger.responses import MotionView
 from lowswitch.service import actions
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import BODIES, RefusedError, checked
+from lowswitch.service.effects import Known, changed_rows, law_of
 from lowswitch.service.render import after, is_by_enter, show
-from lowswitch.service.sheets import Known, Sheet
+from lowswitch.service.sheets import MOST_LISTED, Sheet
 from lowswitch.show.text import counted
 
-_OWN = ("form", "sure", "enter", "reason", "confirming", "consent", "show")  # of the page itself
+_OWN = ("form", "sure", "enter", "reason", "confirming", "consent", "show", "read")  # of the page
 _NOT_TICKED = "Tick the box below, or go back: nothing was done yet."
+_CHANGED = (
+    "Nothing was done: what this decision changes is not what you read, because something else was"
+    " decided meanwhile. The page says what it would do now. Read it again, then confirm."
+)
 
 
 async def known_of(
-    call: Call, rows: list[list[int]] | None = None, version: int | None = None
+    call: Call,
+    rows: list[list[int]] | None = None,
+    *,
+    kind: str = "",
+    decision: dict[str, Any] | None = None,
 ) -> Known:
     """What a page knows of the run.
 
-    rows: the positions of those that a decision is about. version: the one that a rollback would
-    deploy again.
+    rows: the positions of those that a decision on a proposal is about. kind, decision: another one
+    that may bring changes which nobody proposed.
     """
+    version = (decision or {}).get("to")
     ledger = call.service.ledger
     terms = ledger.terms
 
@@ -43,7 +54,7 @@ async def known_of(
             worth = ledger.worth(wait=False)  # of what a decision left
         deployed, protocol = ledger.deployed()
         earlier = None if version is None else ledger.policy_of(version)
-        return Known(
+        known = Known(
             terms=terms,
             run=ledger.status(),
             view=view,
@@ -53,7 +64,13 @@ async def known_of(
             worth=worth,
             earlier=earlier,
             motions=ledger.motions(),
+            me=call.who,
         )
+        if not (known.has_rows and kind and KINDS[kind].of_version):
+            return known
+        changes = changed_rows(known, law_of(known, kind, decision or {}))[:MOST_LISTED]
+        found = ledger.other_changes(changes) if changes else []
+        return known._replace(others={(row["step"], row["state"]): row for row in found})
 
     return await call.service.engine.call(read)
 
@@ -71,49 +88,90 @@ async def two_steps(
     action: str,
     given: dict[str, Any],
     sheet: Callable[[], Awaitable[Sheet]],
-    done: Callable[[Any], tuple[str, str]],
+    done: Callable[[Any, Sheet], tuple[str, str]],
 ) -> Response:
     """Show what an action would do, and do it once somebody has confirmed that.
 
-    What is refused stays on the page, with all that was typed. done: where to go then, and what
-    the page there says.
+    The action is bound to what was read: if it would do something else by now, nothing is done, and
+    the page says what. What is refused stays on the page, with all that was typed. done: where to
+    go then, and what the page there says.
     """
     entered = is_by_enter(call)
     if not call.field("sure") or entered:
         _require_fields(action, given)
         return await _ask(call, await sheet())
-    if not call.field("consent") and (unsure := await _consent(sheet)) is not None:
-        return await _ask(call, unsure, _NOT_TICKED, 422)
     try:
-        answer = await actions.act(call, action, given)
+        _require_fields(action, given)
+    except RefusedError as error:
+        raise _with_reason(call, error) from None
+    wrong = _wrong_with(action, given)
+    made = await _made(call, sheet, wrong)
+    if wrong is not None:
+        return await _ask(call, made, wrong.says, wrong.status)
+    if call.field("read") != made.read:
+        return await _ask(call, made, _CHANGED, 409)
+    if made.consent and not call.field("consent"):
+        return await _ask(call, made, _NOT_TICKED, 422)
+    bound = {"base": made.base} if "base" in BODIES[action].__struct_fields__ else {}
+    try:
+        answer = await actions.act(call, action, given | bound)
     except (RefusedError, LedgerError) as error:
         refusal = as_refusal(error)
         try:
-            _require_fields(action, given)
             made = await sheet()
         except (RefusedError, LedgerError):
             raise _with_reason(call, refusal) from None
         return await _ask(call, made, refusal.says, refusal.status)
+    await _withdraw(call, made)
     if isinstance(answer, MotionView):
         more = f"{counted(answer.needed, 'more reviewer')} must agree before it takes effect."
         said = "agreement" if action == "confirm" else "request"
-        return after(call, "/", f"Your {said} is recorded. {more}")
-    return after(call, *done(answer))
+        gone = " Your earlier request is withdrawn." if made.replaces else ""
+        return after(call, "/", f"Your {said} is recorded: {_what(made)}. {more}{gone}")
+    return after(call, *done(answer, made))
+
+
+async def _made(
+    call: Call, sheet: Callable[[], Awaitable[Sheet]], wrong: RefusedError | None
+) -> Sheet:
+    """What is about to be done; nothing is done that no page can describe.
+
+    wrong: what is wrong with the form, which is said rather than why there is no page.
+    """
+    try:
+        return await sheet()
+    except (RefusedError, LedgerError) as error:
+        raise _with_reason(call, wrong or as_refusal(error)) from None
+
+
+def _wrong_with(action: str, given: dict[str, Any]) -> RefusedError | None:
+    """What is wrong with the reason of a form."""
+    try:
+        checked(given, action)
+    except RefusedError as error:
+        return error
+    return None
+
+
+def _what(sheet: Sheet) -> str:
+    """What a decision is called within a sentence."""
+    words = sheet.button.removeprefix("Agree: ")
+    return words[:1].lower() + words[1:]
+
+
+async def _withdraw(call: Call, made: Sheet) -> None:
+    """Take back the requests that another one of the same person has taken the place of."""
+    waiting = await call.service.engine.call(call.service.ledger.motions)
+    for one in waiting:
+        if one.number in made.replaces:
+            given = {"motion": one.number, "reason": f"replaced by: {_what(made)}"}
+            await actions.act(call, "decline", given)
 
 
 def _with_reason(call: Call, refusal: RefusedError) -> RefusedError:
     """A refusal that leads away from the page, with the reason that was typed there."""
     refusal.typed = call.field("reason").strip()
     return refusal
-
-
-async def _consent(sheet: Callable[[], Awaitable[Sheet]]) -> Sheet | None:
-    """The page, if something on it must be ticked by itself."""
-    try:
-        made = await sheet()
-    except (RefusedError, LedgerError):
-        return None  # which the action itself refuses, too
-    return made if made.consent else None
 
 
 def _require_fields(action: str, given: dict[str, Any]) -> None:

@@ -11,11 +11,11 @@ from lowswitch.ledger import LedgerError, ProposalView
 from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import describe, moved, percent, region_notes, region_tries
-from lowswitch.service import phrases, proposals
+from lowswitch.service import effects, phrases
 from lowswitch.service.app import Call
 from lowswitch.service.bodies import query
+from lowswitch.service.effects import Known
 from lowswitch.service.render import show
-from lowswitch.service.sheets import Known
 
 _MOST_LISTED = 200  # columns of a form
 
@@ -27,15 +27,40 @@ def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
     said = [one["verdict"] for one in regions]
     return {
         "row": row,
+        "protocol": known.protocol,
+        "trial": _trial(known, row) if known.protocol and "trial" in row else None,
         "drift": phrases.drift_words(row["drift"], known.terms) if "drift" in row else "",
         "lines": [_line(one, known.terms) for one in regions],
         "counts": {word: said.count(word) for word in phrases.LABELS if word in said},
         "worth": {name: phrases.gain_words(gain, known.terms) for name, gain in gains.items()},
         "described": row.get("fidelity"),
         "untried": sum(one["share"] for one in regions if one["verdict"] == "UNTRIED"),
-        "unread": proposals.unread(known, view),
+        "unread": effects.unread(known, view),
         "cases": [_case(one, known.terms) for one in row.get("affected", [])],
-        "options": _options(known),
+        "options": _options(known, row),
+    }
+
+
+def _trial(known: Known, row: dict[str, Any]) -> dict[str, Any]:
+    """The trial of a proposal: its share, what it would give to whom, and what it costs."""
+    facts, cost = row["trial"], (known.worth or {}).get("trial")
+    kinds = [
+        {
+            "where": one["where"],
+            "new": moved_law(one["alternatives"]),
+            "first": [name for name in one["alternatives"] if not one["tries"][name]],
+        }
+        for one in row.get("regions", [])
+        if moved_law(one["alternatives"])
+    ]
+    return {
+        "now": facts["now"],
+        "new": facts["proposed"],
+        "departs": facts["departs"],
+        "kinds": kinds,
+        "lines": phrases.kinds_in_trial(known.terms, row) if facts["proposed"] else [],
+        "cost": None if cost is None else phrases.more(cost["mean"], known.terms),
+        "within": None if cost is None else phrases.within(cost, known.terms),
     }
 
 
@@ -71,12 +96,23 @@ def _case(one: dict[str, Any], terms: Terms) -> dict[str, str]:
     }
 
 
-def _options(known: Known) -> list[tuple[str, str]]:
-    return [
-        ("approve all", "Approve the new policy"),
-        ("postpone all", "Postpone the new policy"),
-        ("forbid all", f"Forbid a {known.terms.word('action')} for all {known.case}s"),
-    ]
+def _options(known: Known, row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The decisions to choose from; the page before the last one says what each would change."""
+    forbid = ("forbid all", f"Forbid a {known.terms.word('action')} for all {known.case}s")
+    if not known.protocol:
+        return [
+            ("approve all", "Approve the new policy"),
+            ("postpone all", "Postpone the new policy"),
+            forbid,
+        ]
+    found = [("approve all", "Approve the trial")]
+    if row.get("usual_changes", 1):
+        found = [
+            ("approve all", "Approve the new protocol and the trial"),
+            ("approve protocol", "Approve the new protocol, keep the present trial"),
+            ("approve trial", "Approve the trial, keep the present protocol"),
+        ]
+    return [*found, ("postpone all", "Postpone everything"), forbid]
 
 
 async def difference(call: Call, old: int, new: int) -> Response:
@@ -88,7 +124,8 @@ async def difference(call: Call, old: int, new: int) -> Response:
         for one in found["regions"]
         if one["changed"]
     ]
-    facts = {"old": old, "new": new, "rows": rows, "changed": found["changed"]}
+    shares = [None if one is None else f"{100 * one:.0f} %" for one in found["trial"]]
+    facts = {"old": old, "new": new, "rows": rows, "changed": found["changed"], "trial": shares}
     return await show(call, "feature_difference.html", "timeline", **facts)
 
 
@@ -117,6 +154,7 @@ async def policy_page(call: Call, terms: FeatureTerms) -> Response:
         law=sorted(law.items(), key=lambda pair: -pair[1]),
         wrong=wrong,
         forbidden=found["forbidden"],
+        share=found["trial"][1],
     )
 
 

@@ -1,0 +1,157 @@
+"""What a decision does to what is deployed: one computation for every page that speaks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowswitch.learners.trials import capped_share, limited_law
+from lowswitch.ledger import ProposalView
+from lowswitch.ledger.responses import MotionView, Status
+from lowswitch.ledger.terms import Terms
+from lowswitch.ledger.text import law
+from lowswitch.policy.tables import without_actions
+from lowswitch.service import phrases
+from lowswitch.service.phrases import place
+
+
+class Known(NamedTuple):
+    """What a page knows of the run when it describes a decision."""
+
+    terms: Terms
+    run: Status
+    view: ProposalView | None
+    policies: Any  # deployed: tables [members, H, S], or a LinearPolicy
+    protocol: bool  # whether the first of them is a protocol, and the others a trial
+    visits: Any  # [H, S, A]  how often each action was given; None with features
+    worth: dict[str, Any] | None = None  # of the rows that the decision is about
+    earlier: Any = None  # the version that a rollback deploys again
+    motions: Sequence[MotionView] = ()  # that wait for reviewers
+    others: Mapping[tuple[int, int], dict[str, Any]] = {}  # evidence of changes not proposed
+    me: str = ""  # who decides
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the policy is a table; a policy on features is decided on as a whole."""
+        return isinstance(self.policies, np.ndarray)
+
+    def plays(self, row: tuple[int, int], action: int) -> bool:
+        """Whether the protocol plays an action in a row, or a policy on features may."""
+        if self.has_rows:
+            return bool(self.policies[(0, *row)] == action)
+        return bool(self.policies.allowed[:, action].any())
+
+    def place(self, h: int, x: int) -> str:
+        """A row by its labels."""
+        return place(self.terms, h, x)
+
+    @property
+    def members(self) -> int:
+        """How many policies are deployed together, each for the same share of the cases."""
+        return len(self.policies) if self.has_rows else int(self.policies.members)
+
+    @property
+    def case(self) -> str:
+        """What the run calls an episode."""
+        return self.terms.word("episode")
+
+
+def is_of_protocol(known: Known, row: dict[str, Any]) -> bool:
+    """Whether a row changes the protocol; without a trial every row does."""
+    return not known.protocol or bool(row["from"][0] != row["to"][0])
+
+
+def sides(known: Known, row: dict[str, Any]) -> tuple[str, str]:
+    """What a row of the protocol plays now, and would play."""
+    names = known.terms.labels["action"]
+    if known.protocol:
+        return names[row["from"][0]], names[row["to"][0]]
+    return law(row["now"]["law"]), law(row["proposed"]["law"])
+
+
+def is_untried(row: dict[str, Any]) -> bool:
+    """Whether a row would get an action that nobody was given there."""
+    return bool(row.get("untried") or row.get("never_tried"))
+
+
+def law_after(known: Known, decision: dict[str, Any]) -> np.ndarray:  # [members, H, S]
+    """What is deployed once rows of the pending proposal are approved, of both parts or of one."""
+    assert known.view is not None
+    keys, after = {tuple(row) for row in decision["rows"]}, known.policies.copy()
+    for row in known.view.rows:
+        if (row["step"], row["state"]) in keys:
+            after[:, row["step"], row["state"]] = row["to"]
+    limits = decision.get("part"), decision.get("share")
+    return limited_law(known.policies, after, *limits) if known.protocol else after
+
+
+def whole(view: ProposalView) -> dict[str, Any]:
+    """The decision to approve all of a proposal."""
+    return {"rows": [[row["step"], row["state"]] for row in view.rows]}
+
+
+def law_of(known: Known, kind: str, decision: dict[str, Any]) -> Any:
+    """What is deployed once a decision takes effect, by the kind of its event."""
+    now = known.policies
+    if not known.has_rows:
+        return now
+    if kind == "approved":
+        return law_after(known, decision)
+    if kind == "vetoed":
+        return without_actions(now, decision["rows"], decision["actions"], decision.get("instead"))
+    if kind == "rolled_back" and known.earlier is not None:
+        return known.earlier
+    if kind == "capped":
+        return limited_law(now, now, None, decision["share"])
+    return now
+
+
+def lines_of(known: Known, kind: str, decision: dict[str, Any]) -> list[str]:
+    """What a decision changes, in few lines; empty with features, and if it changes nothing."""
+    if not known.has_rows:
+        return []
+    laws = known.policies, law_of(known, kind, decision)
+    return phrases.law_lines(known.terms, *laws, protocol=known.protocol)
+
+
+def changed_rows(known: Known, after: np.ndarray) -> list[tuple[int, int, int]]:
+    """The rows whose protocol changes, each with its step, state and new action."""
+    found = np.argwhere(known.policies[0] != after[0]).tolist()
+    return [(h, x, int(after[0, h, x])) for h, x in found]
+
+
+def share_after(known: Known, decision: dict[str, Any]) -> float:
+    """The share of the cases in the trial once the pending proposal is decided on like this."""
+    if known.has_rows:
+        return phrases.share_of(law_after(known, decision))
+    assert known.view is not None
+    trial, share = known.view.rows[0]["trial"], decision.get("share")
+    full: float = trial["now" if decision.get("part") == "protocol" else "proposed"]
+    return full if share is None else min(full, capped_share(share, trial["members"]))
+
+
+def unlimited(decision: dict[str, Any]) -> dict[str, Any]:
+    """The same decision without a limit of its trial."""
+    return {name: value for name, value in decision.items() if name != "share"}
+
+
+def stopped(before: np.ndarray, after: np.ndarray) -> set[phrases.Place]:
+    """What the trial of one law gives and nobody is given by another one."""
+    gone = phrases.given_in_trial(before) - phrases.given_in_trial(after)
+    return {(h, x, a) for h, x, a in gone if after[0, h, x] != a}
+
+
+def unread(known: Known, view: ProposalView) -> dict[str, int]:
+    """Whose reports are not counted in: open ones, those behind them, and later ones."""
+    run = known.run
+    counted_in = run.told if view.learned is None else view.learned
+    total = max(0, run.issued - run.missing - run.refused - counted_in)
+    still_open = run.open + run.frozen_out
+    return {
+        "total": total,
+        "open": still_open,
+        "waiting": run.waiting,
+        "later": max(0, total - still_open - run.waiting),
+    }
