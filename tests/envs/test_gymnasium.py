@@ -16,7 +16,7 @@ from gymnasium.utils.env_checker import check_env
 import lowswitch as ls
 from lowswitch import TabularMDP, envs
 from lowswitch.envs.gymnasium import from_gymnasium, learn, learner_for, play_episode
-from lowswitch.envs.gymnasium.spaces import Numbering
+from lowswitch.envs.gymnasium.spaces import numbering_of
 from lowswitch.envs.gymnasium.tabular_env import TabularEnv, problem_env
 
 ALGORITHM = ls.ucb2_bernstein(c=0.005)
@@ -151,7 +151,7 @@ class Continuous(Untabled):
 )
 def test_other_spaces_are_refused(use):
     with pytest.raises(
-        ValueError, match=r"observations must be Discrete, .*, not Box.*; wrap the environment"
+        ValueError, match=r"observations must be Discrete, .*, not Box.*; give learn features="
     ):
         use(gymnasium.make("CartPole-v1"))
     # continuous actions are named first, because no other way of observing would help
@@ -174,6 +174,36 @@ def test_a_vector_environment_has_no_tables_and_plays_no_single_episode():
     with pytest.raises(ValueError, match="pass a single environment"):
         play_episode(vector, np.zeros((3, 17), dtype=int))
     vector.close()
+
+
+class Flip(gymnasium.ActionWrapper):
+    def action(self, action):
+        return 3 - action
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        Flip,
+        lambda env: gymnasium.wrappers.TransformReward(env, lambda reward: 5 * reward),
+        lambda env: gymnasium.wrappers.TransformObservation(
+            env, lambda x: 15 - x, env.observation_space
+        ),
+        lambda env: gymnasium.wrappers.TimeLimit(Flip(env), 9),
+        lambda env: type("Mine", (gymnasium.wrappers.TimeLimit,), {})(env, 9),
+    ],
+)
+def test_tables_of_what_a_wrapper_makes_another_problem_of_are_refused(wrap):
+    env = wrap(lake())
+    name = "Mine" if "Mine" in str(env) else "Flip|TransformReward|TransformObservation"
+    with pytest.raises(ValueError, match=rf"the wrapper ({name}) may observe.*env.unwrapped"):
+        from_gymnasium(env, horizon=6)
+    assert from_gymnasium(env.unwrapped, horizon=6).optimal_value() == 1
+
+
+def test_wrappers_that_change_nothing_keep_the_tables():
+    env = gymnasium.wrappers.RecordEpisodeStatistics(gymnasium.wrappers.TimeLimit(lake(), 50))
+    assert from_gymnasium(env, horizon=6).optimal_value() == 1
 
 
 # ---- a problem as an environment -----------------------------------------------------------------
@@ -455,7 +485,7 @@ PARTS = gymnasium.spaces.Tuple(
 
 
 def test_the_last_part_of_an_element_counts_fastest():
-    numbering = Numbering(PARTS, "observations")
+    numbering = numbering_of(PARTS, "observations")
     assert numbering.size == 3 * 2 * 3 * 2 * 2
     first = (5, np.array([[1, 0]]), np.array([0, 0]))
     assert numbering.number(first) == 0
@@ -465,7 +495,7 @@ def test_the_last_part_of_an_element_counts_fastest():
 
 
 def test_numbers_and_elements_go_both_ways():
-    numbering = Numbering(PARTS, "actions")
+    numbering = numbering_of(PARTS, "actions")
     for number in range(numbering.size):
         element = numbering.element(number)
         assert PARTS.contains(element)
@@ -477,7 +507,7 @@ def test_numbers_and_elements_go_both_ways():
 )
 def test_what_is_outside_of_a_space_has_no_number(element):
     with pytest.raises(ValueError, match="is outside of its observations"):
-        Numbering(PARTS, "observations").number(element)
+        numbering_of(PARTS, "observations").number(element)
 
 
 def test_blackjack_is_learned():
@@ -577,6 +607,35 @@ def test_learning_nothing_is_said_where_there_are_tables():
         learn(lake(), ALGORITHM, horizon=6, episodes=1)
 
 
+def test_little_that_was_learned_is_said_where_there_are_tables():
+    """On the cliff a single action earns -20, and few stays there; the shortest way earns -13."""
+    says = "little was learned: the last policy earns -20 an episode, a single action -20, an optim"
+    cliff = from_gymnasium("CliffWalking-v1", horizon=20)
+    assert cliff.constant_value() == pytest.approx(-20)
+    says = says.replace("the last policy", "the last policy of most runs")
+    with pytest.warns(ls.NothingLearnedWarning, match=says):
+        ls.simulate(cliff, ls.few(deployments=10), episodes=1_000, seeds=2, progress=False)
+
+
+@pytest.mark.filterwarnings("error::lowswitch.NothingLearnedWarning")
+def test_nothing_is_said_where_a_single_action_is_as_good_as_optimal():
+    river = envs.riverswim(states=6, horizon=20)
+    assert 0.99 * river.optimal_value() < river.constant_value() < river.optimal_value()
+    runs = ls.simulate(river, ls.ucb2_bernstein(c=0.05), episodes=20_000, seeds=2, progress=False)
+    assert runs.first_value < runs.last_value.max() < river.constant_value()
+
+
+@pytest.mark.parametrize(
+    ("options", "horizon"), [({}, 5), ({"map_name": "8x8"}, 8), ({"is_slippery": False}, 5)]
+)
+def test_a_horizon_in_which_nothing_can_be_earned_is_said(options, horizon):
+    with pytest.warns(
+        ls.NothingLearnedWarning,
+        match=f"no policy earns more than another in {horizon} steps, all earn 0, .*longer horizon",
+    ):
+        learn("FrozenLake-v1", ALGORITHM, horizon=horizon, episodes=3, **options)
+
+
 @pytest.mark.filterwarnings("error::lowswitch.NothingLearnedWarning")
 def test_nothing_is_said_where_the_tables_are_not_what_is_paid():
     other = gymnasium.wrappers.TransformReward(lake(), lambda reward: 1 - reward)
@@ -586,3 +645,118 @@ def test_nothing_is_said_where_the_tables_are_not_what_is_paid():
 def test_tables_are_of_single_numbers():
     with pytest.raises(ValueError, match="has observations of several parts"):
         from_gymnasium("Blackjack-v1", horizon=4)
+
+
+# ---- what an environment or a call has wrong -----------------------------------------------------
+
+
+class Wrong(Untabled):
+    """Pays or answers as it is told to."""
+
+    def __init__(self, *, first=(0, {}), answer=(0, 0.0, False, False, {}), paid=None):
+        self.first, self.answer, self.paid, self.steps = first, answer, paid, 0
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return self.first
+
+    def step(self, action):
+        self.steps += 1
+        if self.paid is not None and self.steps == 4:
+            return 0, self.paid[0], False, False, {}
+        return self.answer
+
+
+class Seedless(Wrong):
+    def reset(self):
+        return 0, {}
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (Wrong(paid=[math.nan]), "paid nan at step 3; a reward is a finite number"),
+        (Wrong(paid=[None]), "paid None at step 3"),
+        (Wrong(paid=["1"]), "paid '1' at step 3"),
+        (Wrong(answer=(0, 0.0, False, {})), "must return five values .*, not 4; .*check_env"),
+        (Wrong(first=0), "reset of the environment must return two values .*check_env"),
+        (Seedless(), "reset of the environment must take seed= .*check_env"),
+        (
+            Wrong(answer=(0, 0.0, False, True, {})),
+            "after 1 steps, before the horizon 6; ask for horizon=1 or less, or let it go on for",
+        ),
+    ],
+)
+def test_what_an_environment_does_wrong_is_said(env, message):
+    with pytest.raises(ValueError, match=message):
+        learn(env, ALGORITHM, horizon=6, episodes=2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: learn(ALGORITHM, "FrozenLake-v1", horizon=2, episodes=1), "environment comes fi"),
+        (lambda: learn(object(), ALGORITHM, horizon=2, episodes=1), "must be a Gymnasium environm"),
+        (
+            lambda: learn(lake(), ALGORITHM, horizon=2, episodes=1, callback=print),
+            "learn has no option 'callback'; did you mean 'callbacks'",
+        ),
+        (
+            lambda: learn("FrozenLake-v1", ALGORITHM, horizon=2, episodes=1, total_timesteps=9),
+            "learn has no option 'total_timesteps'; did you mean 'episodes'",
+        ),
+        (
+            lambda: envs.gymnasium.evaluate_policy(lake(), None, n_eval_episodes=9),
+            "evaluate_policy has no option 'n_eval_episodes'; did you mean 'episodes'",
+        ),
+        (lambda: learn(lake(), ALGORITHM, horizn=2, episodes=1), "did you mean 'horizon'"),
+    ],
+)
+def test_what_a_call_has_wrong_is_said(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_an_environment_need_not_derive_from_gymnasiums():
+    class Plain:
+        observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return 0, {}
+
+        def step(self, action):
+            return 0, 2.0 * action, False, False, {}
+
+    run = learn(Plain(), ALGORITHM, horizon=2, episodes=3, reward_range=(0, 2))
+    assert run.problem == "Plain"
+    with pytest.raises(ValueError, match=r"paid 2 at step 0, .* at least reward_range=\(0, 2\)"):
+        learn(Plain(), ls.rmax(known=1), horizon=2, episodes=9)
+    with pytest.raises(ValueError, match="horizon is missing: .* has no limit of its own"):
+        learn(Plain(), ALGORITHM, episodes=3)
+
+
+def test_the_wrapper_that_is_proposed_works():
+    with pytest.raises(ValueError, match="Box") as refused:
+        learn("CartPole-v1", ALGORITHM, horizon=2, episodes=1)
+    assert "DiscretizeObservation" not in str(refused.value)
+    with pytest.raises(ValueError, match="DiscretizeObservation") as refused:
+        learn("MountainCar-v0", ALGORITHM, horizon=2, episodes=1)
+    cut = gymnasium.wrappers.DiscretizeObservation(gymnasium.make("MountainCar-v0"), bins=10)
+    assert learn(cut, ALGORITHM, horizon=2, episodes=1, reward_range=(-1, 0)).returns.tolist() == [
+        -2
+    ]
+
+
+def test_names_and_learners_are_taken_everywhere():
+    learner = learner_for("FrozenLake-v1", ALGORITHM, horizon=3, episodes=2, is_slippery=False)
+    episode = play_episode("FrozenLake-v1", learner, seed=0, is_slippery=False)
+    assert episode.states.tolist() == [0, 0, 0]
+    learner.tell(*episode)
+    mdp = from_gymnasium("FrozenLake-v1", horizon=3)
+    assert mdp.evaluate(learner) == mdp.evaluate(learner.mixture)
+
+
+def test_a_mixture_is_evaluated_as_a_whole():
+    run = learn(lake(), ls.few(deployments=2), horizon=6, episodes=9)
+    mdp = from_gymnasium(lake(), horizon=6)
+    assert mdp.evaluate(run) == mdp.evaluate(run.learner) == mdp.evaluate(run.learner.mixture)

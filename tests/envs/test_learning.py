@@ -27,7 +27,7 @@ from lowswitch.envs.gymnasium import (
     record,
 )
 from lowswitch.envs.gymnasium.rollouts import exact_share
-from lowswitch.envs.gymnasium.spaces import Numbering
+from lowswitch.envs.gymnasium.spaces import numbering_of
 
 ALGORITHM = ls.ucb2_bernstein(c=0.005)
 MIXTURE = ls.psrl(members=3, schedule="growth/2")
@@ -86,6 +86,58 @@ def test_a_learner_in_review_has_nobody_to_approve():
     learner = ls.Learner(ALGORITHM, horizon=H, states=17, actions=4, episodes=9, gate="review")
     with pytest.raises(ValueError, match="is in review"):
         learn(lake(), learner, episodes=1)
+
+
+def test_a_run_goes_on_as_a_learner_does():
+    learner = learner_for(lake(), ALGORITHM, horizon=H, episodes=20)
+    first = learn(lake(), learner, episodes=5)
+    second = learn(lake(), first, episodes=15)
+    assert second.learner is learner
+    assert second.episodes[0] == 5
+
+
+def test_a_new_learner_is_played_by_its_own_seed():
+    """The same as `learn(..., seed=5)`, and the same each time."""
+    whole = learn(lake(), MIXTURE, horizon=H, episodes=30, seed=5)
+    for _ in range(2):
+        fresh = learner_for(lake(), MIXTURE, horizon=H, episodes=30, seed=5)
+        np.testing.assert_array_equal(learn(lake(), fresh, episodes=30).returns, whole.returns)
+
+
+def test_a_learner_keeps_to_its_range_of_rewards(tmp_path):
+    learner = learner_for("CliffWalking-v1", ALGORITHM, horizon=H, episodes=9)
+    learn("CliffWalking-v1", learner, episodes=2, reward_range=(-100, 0))
+    learner.save(tmp_path / "learner.npz")
+    for one in (learner, ls.Learner.load(tmp_path / "learner.npz")):
+        with pytest.raises(
+            ValueError, match=r"learned with reward_range=\(-100, 0\), .* \(-200, 0"
+        ):
+            learn("CliffWalking-v1", one, episodes=2, reward_range=(-200, 0))
+        assert learn("CliffWalking-v1", one, episodes=2).returns.min() >= -800
+    said = learner_for("CliffWalking-v1", ALGORITHM, horizon=H, episodes=9, reward_range=(-100, 0))
+    assert learn("CliffWalking-v1", said, episodes=2).learner.spaces.rewards.low == -100
+
+
+@pytest.mark.filterwarnings("error::lowswitch.NothingLearnedWarning")
+def test_a_run_that_goes_on_is_compared_with_the_first_policy(tmp_path):
+    """After its last deployment a learner stays where it is, which is far above its beginning."""
+    learner = learner_for(lake(), ls.few(deployments=10), horizon=20, episodes=2_000)
+    learn(lake(), learner, episodes=1_990)
+    learner.save(tmp_path / "learner.npz")
+    mdp = ls.from_gymnasium(lake(), horizon=20)
+    before = mdp.evaluate(learner)
+    assert mdp.evaluate(learner.first_mixture) < 0.1 < before < mdp.optimal_value() - 1e-6
+    for one in (learner, ls.Learner.load(tmp_path / "learner.npz")):
+        learn(lake(), one, episodes=5)
+        assert mdp.evaluate(one) == before
+
+
+def test_a_q_learner_keeps_its_first_policy_in_its_file(tmp_path):
+    learner = learner_for(lake(), ALGORITHM, horizon=H, episodes=60)
+    learn(lake(), learner, episodes=50)
+    learner.save(tmp_path / "learner.npz")
+    first = ls.Learner.load(tmp_path / "learner.npz").first_mixture
+    np.testing.assert_array_equal(first, np.zeros((1, H, 17)))
 
 
 # ---- the mixture that few draws from -------------------------------------------------------------
@@ -157,6 +209,12 @@ def test_false_ends_the_run_and_none_does_not():
     assert notes.notes[-2:] == [("end", 7), ("close",)]
 
 
+def test_a_false_of_numpy_ends_the_run_and_a_zero_does_not():
+    stop = lambda end: np.float64(end.episode) < 3  # noqa: E731
+    run = learn(lake(), ALGORITHM, horizon=H, episodes=60, callbacks=[stop, lambda end: 0])
+    assert len(run.returns) == 4
+
+
 def test_callbacks_are_closed_after_an_error():
     def fails(end):
         raise RuntimeError("enough")
@@ -183,6 +241,16 @@ def test_a_csv_has_a_line_for_each_episode(tmp_path):
     assert [int(row["episode"]) for row in rows] == list(range(9))
     assert int(rows[-1]["deployments"]) == run.learner.deployments
     assert int(rows[-1]["local_switches"]) == run.learner.local_switches
+
+
+def test_a_csv_has_all_parts_of_a_run_and_a_new_run_begins_anew(tmp_path):
+    path, learner = tmp_path / "log.csv", learner_for(lake(), ALGORITHM, horizon=H, episodes=9)
+    for episodes in (4, 5):
+        learn(lake(), learner, episodes=episodes, callbacks=CsvLogger(path))
+    numbers = [line.split(",")[0] for line in path.read_text().splitlines()]
+    assert numbers == ["episode", *map(str, range(9))]
+    learn(lake(), ALGORITHM, horizon=H, episodes=2, callbacks=CsvLogger(path))
+    assert len(path.read_text().splitlines()) == 3
 
 
 def test_tensorboard_reads_what_was_logged(tmp_path):
@@ -294,9 +362,30 @@ def test_returns_that_are_no_shares_have_students_interval():
     assert found.sd == found.returns.std(ddof=1)
 
 
+class Losing(Paid):
+    """Always pays -1, and is over then."""
+
+    def step(self, action):
+        return 0, -1.0, True, False, {}
+
+
+def test_equal_returns_have_the_interval_of_the_range_or_none():
+    policy = np.zeros((4, 2), dtype=int)
+    found = evaluate_policy(Losing(), policy, episodes=3)
+    assert np.isnan(found.interval).all()
+    assert "no interval, because equal returns do not say how much they vary" in repr(found)
+    assert "1 episode)" in repr(evaluate_policy(Losing(), policy, episodes=1))
+    # Hoeffding: 1 - exp(-2 n (half / 8)^2) = 0.975 on either side, cut at -4
+    found = evaluate_policy(Losing(), policy, episodes=200, reward_range=(-1, 1))
+    half = 8 * np.sqrt(np.log(2 / 0.05) / 400)
+    assert found.interval == (pytest.approx(-1 - half), pytest.approx(-1 + half))
+    learner = learner_for(Losing(), ALGORITHM, horizon=4, episodes=9, reward_range=(-1, 1))
+    assert evaluate_policy(Losing(), learner, episodes=1).interval == (-4, 4)
+
+
 @pytest.mark.parametrize("policy", ["greedy", np.zeros((2, 17)), np.zeros((3, 2, 17), dtype=int)])
 def test_what_is_no_policy_is_not_evaluated(policy):
-    with pytest.raises(ValueError, match=r"policy must be a learner, the result of learn, or a"):
+    with pytest.raises(ValueError, match=r"policy must be a learner, the result of learn, a table"):
         evaluate_policy(lake(), policy)
 
 
@@ -382,7 +471,7 @@ NAMED = gymnasium.spaces.Dict(
 
 
 def test_a_dict_is_numbered_by_the_order_of_its_space():
-    numbering = Numbering(NAMED, "observations")
+    numbering = numbering_of(NAMED, "observations")
     assert numbering.size == 24
     keys = list(NAMED.spaces)
     element = {"flags": np.array([0, 1]), "place": (2, 1)}
@@ -407,7 +496,7 @@ def test_a_dict_is_numbered_by_the_order_of_its_space():
 )
 def test_what_is_no_element_of_a_dict_has_no_number(element):
     with pytest.raises(ValueError, match="is outside of its observations"):
-        Numbering(NAMED, "observations").number(element)
+        numbering_of(NAMED, "observations").number(element)
 
 
 class Named(gymnasium.Env):
@@ -442,16 +531,27 @@ def test_spaces_of_named_parts_are_learned():
 def test_a_prediction_is_what_the_next_episode_plays(played):
     learner = played.learner
     assert learner.predict(3, 2) == learner.policy[2, 3]
-    assert learner.predict([0, 5, 16], step=7).tolist() == learner.policy[7, [0, 5, 16]].tolist()
+    assert learner.predict([0, 5, 15], step=7).tolist() == learner.policy[7, [0, 5, 15]].tolist()
     with pytest.raises(ValueError, match=r"step is missing: an episode has 8 steps.*give step=h"):
         learner.predict(3)
     for step in (8, -1):
         with pytest.raises(ValueError, match="step must be a whole number from 0 to 7"):
             learner.predict(3, step)
+    for outside in (16, [0, 16], [[1]], 0.0, "a", (0, 1), {"x": 0}):
+        with pytest.raises(ValueError, match=r"outside of its observations, Discrete\(16\)"):
+            learner.predict(outside, 0)
+    plain = ls.Learner(ALGORITHM, horizon=H, states=17, actions=4, episodes=9)
+    assert plain.predict([0, 16], 0).tolist() == [0, 0]
     with pytest.raises(ValueError, match="there is no step 0 with state 17"):
-        learner.predict(17, 0)
+        plain.predict(17, 0)
     with pytest.raises(ValueError, match="one observation has 0 axes and several have one more"):
-        learner.predict([[1]], 0)
+        plain.predict([[1]], 0)
+    for wrong in (0.0, "a"):
+        with pytest.raises(ValueError, match="a state is a whole number, not"):
+            plain.predict(wrong, 0)
+    for parts in ((11, 10, 0), {"place": 3}):
+        with pytest.raises(ValueError, match=r"has several parts, .* learner.spaces = spaces_of"):
+            plain.predict(parts, 0)
 
 
 def test_vectors_are_predicted_for():
@@ -489,7 +589,9 @@ def test_a_run_is_a_frame_a_table_and_a_file(played, tmp_path):
     assert frame["local_switches"].iloc[-1] == history.local_switches == learner.local_switches
     played.to_csv(tmp_path / "run.csv", columns=("episode", "return"))
     assert (tmp_path / "run.csv").read_text().splitlines()[:2] == ["episode,return", "0,0.0"]
-    assert "FrozenLake-v1: S = 16, A = 4, H = 8; mean return per episode" in str(played.summary())
+    assert "FrozenLake-v1: S = 16 + 1, A = 4, H = 8; mean return per episode" in str(
+        played.summary()
+    )
     assert "steps/s" not in played.to_latex()
     played.save(tmp_path / "run.npz")
     found = EnvironmentRun.load(tmp_path / "run.npz")
@@ -526,6 +628,34 @@ def test_a_run_is_drawn(played, tmp_path):
     mine = Figure().subplots()
     assert played.plot(ax=mine, what="deployments") is mine.figure
     assert mine.get_ylabel() == "policy changes so far"
+
+
+def test_several_runs_are_a_table_and_a_figure(played, tmp_path):
+    other = learn(lake(is_slippery=False), MIXTURE, horizon=H, episodes=30)
+    text = str(ls.summary([played, other], columns=("algorithm", "episodes")))
+    assert [line.split() for line in text.splitlines()[-2:]] == [
+        [str(ALGORITHM), "60"],
+        [str(MIXTURE), "30"],
+    ]
+    assert "mine" in str(ls.summary({"mine": played}))
+    elsewhere = learn(Paying(), ALGORITHM, horizon=3, episodes=4)
+    assert len(ls.summary([played, elsewhere]).tables) == 2
+    left, right = ls.plot([played, other], path=tmp_path / "runs.png").axes
+    assert left.get_legend_handles_labels()[1][0].startswith(f"{ALGORITHM}, mean over")
+    assert [line.get_ydata()[-1] for line in right.get_lines()] == [
+        played.learner.deployments,
+        other.learner.deployments,
+    ]
+
+
+def test_the_share_of_episodes_that_the_horizon_ended(tmp_path):
+    run = learn(Paying(), ALGORITHM, horizon=3, episodes=40)
+    over = np.array([length == 3 for length in run.lengths])
+    assert 0 < run.cut.mean() < 1
+    assert not run.cut[~over].any()
+    assert f"{run.cut.mean():.0%}" in str(run.summary(("cut by the horizon",)))
+    run.save(tmp_path / "run.npz")
+    assert (EnvironmentRun.load(tmp_path / "run.npz").cut == run.cut).all()
 
 
 # ---- recordings ----------------------------------------------------------------------------------

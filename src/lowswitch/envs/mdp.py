@@ -209,12 +209,25 @@ class TabularMDP:
         return self.at_start(self.optimal_values[0], episodes)
 
     def evaluate(self, policy: Any) -> float:
-        """V^pi_1 under the start law of a policy [H, S], or of a mixture [members, H, S]."""
-        return self.at_start(self.policy_values(policy)[0])
+        """V^pi_1 under the start law of a policy [H, S], or of a mixture [members, H, S].
+
+        Of a learner, and of what `learn` returns, it is the deployed policy, a mixture by the mean
+        of its members.
+        """
+        policy = getattr(policy, "learner", policy)
+        return self.at_start(self.policy_values(getattr(policy, "mixture", policy))[0])
 
     def uniform_value(self) -> float:
         """The value under the start law of playing all allowed actions equally often."""
         return self.at_start(self.uniform_values[0])
+
+    def constant_value(self, episodes: int = 0) -> float:
+        """What the best single action earns, played at every step; where it is not allowed, the
+        lowest allowed action takes its place.
+        """
+        lowest = self.actions_allowed.argmax(axis=-1)  # [H, S]
+        policies = (np.where(self.actions_allowed[..., a], a, lowest) for a in range(self.actions))
+        return max(self.at_start(self.policy_values(one)[0], episodes) for one in policies)
 
     def at_start(self, values: np.ndarray, episodes: int = 0) -> float:
         """The mean of values [S] under the start law, or over the first `episodes` start states

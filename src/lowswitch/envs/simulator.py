@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from lowswitch.algorithms.fingerprints import fingerprint_of
 from lowswitch.checks import (
     checked_mask,
     checked_policy,
@@ -23,6 +23,7 @@ from lowswitch.envs.mdp import Scale
 from lowswitch.kernels.streams import stream_key
 
 Step = Callable[[int, int, int, np.random.Generator], tuple[Any, Any]]
+LOSS = "Monte-Carlo loss"  # what results call it where nobody knows the optimal value
 Start = int | Callable[[np.random.Generator], Any]
 
 
@@ -83,6 +84,8 @@ class Simulator:
         if not (optimal_value is None or is_number(optimal_value)):
             raise ValueError(f"optimal_value must be a number, not {shown(optimal_value)}")
         self.known = math.nan if optimal_value is None else float(optimal_value)
+        # now, because an object may change its own state while it plays
+        self.code = tuple(fingerprint_of(given, strict=False) for given in (step, start))
         self.name = name or getattr(step, "__name__", type(step).__name__)
 
     @property
@@ -92,7 +95,7 @@ class Simulator:
     @property
     def measure(self) -> str:
         """What the results call the loss."""
-        return "Monte-Carlo loss" if math.isnan(self.known) else "Monte-Carlo regret"
+        return LOSS if math.isnan(self.known) else "Monte-Carlo regret"
 
     @property
     def reference(self) -> float:
@@ -108,10 +111,13 @@ class Simulator:
         return checked_policy(policy, self.actions_allowed)
 
     def facts(self) -> dict[str, Any]:
-        """What tells it from other problems; of its functions the text, if it can be found."""
-        texts = [_text(given) for given in (self.step, self.start)]
+        """What tells it from other problems.
+
+        Its functions enter by a hash of their text and of what they read: numbers, arrays, other
+        functions, and the state of objects of your own. Other objects enter by their type alone.
+        """
         return {
-            "sampled": [self.name, *texts],
+            "sampled": [self.name, *self.code],
             "size": self.size,
             "allowed": hashlib.sha256(self.actions_allowed.tobytes()).hexdigest(),
             "rewards": [self.scale.low, self.scale.high],
@@ -168,11 +174,3 @@ class Simulator:
             f"episode {k}: after {where} comes the state {shown(given)}; states are whole numbers"
             f" from 0 to {self.states - 1}"
         )
-
-
-def _text(given: Any) -> str:
-    """The source of a function; its name where there is none."""
-    try:
-        return inspect.getsource(given)
-    except (OSError, TypeError):
-        return getattr(given, "__qualname__", repr(given))

@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from lowswitch.envs.gymnasium.bridge import Episode, from_gymnasium, learner_for, play_episode
+from lowswitch.envs.gymnasium.bridge import from_gymnasium, learner_for
 from lowswitch.envs.gymnasium.callbacks import (
     Callback,
     Checkpoint,
@@ -14,10 +14,12 @@ from lowswitch.envs.gymnasium.callbacks import (
     TensorBoardLogger,
     WandbLogger,
 )
-from lowswitch.envs.gymnasium.environment_run import EnvironmentRun
-from lowswitch.envs.gymnasium.feature_env import Environment, learn_features
-from lowswitch.envs.gymnasium.learning import learn
+from lowswitch.envs.gymnasium.environment_run import EnvironmentRun, FeatureHistory
+from lowswitch.envs.gymnasium.feature_env import Environment
+from lowswitch.envs.gymnasium.learning import learn, learn_features
+from lowswitch.envs.gymnasium.playing import Episode, play_episode
 from lowswitch.envs.gymnasium.rollouts import Rollouts, evaluate_policy, record
+from lowswitch.envs.gymnasium.spaces import spaces_of
 from lowswitch.envs.gymnasium.tabular_env import TabularEnv, problem_env
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "EnvironmentRun",
     "Episode",
     "EpisodeEnd",
+    "FeatureHistory",
     "Rollouts",
     "TabularEnv",
     "TensorBoardLogger",
@@ -40,6 +43,7 @@ __all__ = [
     "play_episode",
     "problem_env",
     "record",
+    "spaces_of",
 ]
 
 

@@ -1,6 +1,4 @@
-"""The bridge to Gymnasium.
-
-It makes exact tables of an environment, and plays episodes of any discrete environment.
+"""The bridge to Gymnasium: exact tables of an environment, and learners of the right size.
 
 A Gymnasium episode may end early, an episode here has H steps. So a problem of S states has one
 more here, number S, where a terminated episode stays and is paid 0 for the steps that are left.
@@ -14,12 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import checked_mask, require_count, require_seed, shown
-from lowswitch.envs.gymnasium.factory import environment as environment
-from lowswitch.envs.gymnasium.spaces import Numbering, gymnasium
+from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
+from lowswitch.checks import checked_mask, require_count
+from lowswitch.envs.gymnasium.factory import environment
+from lowswitch.envs.gymnasium.playing import require_limit, require_single
+from lowswitch.envs.gymnasium.spaces import gymnasium, spaces_of
 from lowswitch.envs.mdp import Scale, TabularMDP, rescale
-from lowswitch.kernels.streams import CONTEXTS, bits, purpose_key
+from lowswitch.feature_learner import FeatureLearner
+from lowswitch.learner import Learner
+from lowswitch.policy.spaces import Digit, Numbering, Spaces
 from lowswitch.table_learner import TableLearner
 
 _PLAY_IT = (
@@ -41,12 +42,14 @@ def from_gymnasium(
     options, which may also be written behind it: "FrozenLake-v1:is_slippery=false". The result has
     S + 1 states (see above). Rewards are the expected ones; if any lies outside [0, 1] they are
     rescaled, and values and regret come out in the environment's own units. The environment's
-    TimeLimit is not part of its tables: `horizon` takes its place.
+    TimeLimit is not part of its tables: `horizon` takes its place. An environment in a wrapper that
+    may move, observe or pay in another way than its tables say is refused.
     """
     from scipy.sparse import coo_matrix
 
     given, env = env, environment(env, **options)
     require_single(env)
+    require_unwrapped(env)
     horizon = checked_horizon(
         env, horizon, "the environment itself ends an episode after {} steps, its tables do not"
     )
@@ -75,7 +78,8 @@ def checked_horizon(env: gymnasium.Env[Any, Any], horizon: int | None, limited: 
     """The horizon, or an error that says how to choose it; `limited` is said of a TimeLimit."""
     if horizon is not None:
         return require_count("horizon", horizon)
-    limit = env.spec.max_episode_steps if env.spec is not None else None
+    spec = getattr(env, "spec", None)
+    limit = None if spec is None else spec.max_episode_steps
     longest = "the environment has no limit of its own" if limit is None else limited.format(limit)
     raise ValueError(
         f"horizon is missing: say how many steps an episode has, as in horizon={limit or 20};"
@@ -84,11 +88,50 @@ def checked_horizon(env: gymnasium.Env[Any, Any], horizon: int | None, limited: 
     )
 
 
+# wrappers that change neither what is observed and done nor what is paid before the horizon
+_HARMLESS = (
+    *("OrderEnforcing", "PassiveEnvChecker", "TimeLimit", "RecordEpisodeStatistics"),
+    *("RecordVideo", "RenderCollection", "HumanRendering"),
+)
+
+
+def changing_wrapper(env: Any) -> str:
+    """The name of a wrapper that may move, observe or pay otherwise than the tables; else empty."""
+    harmless = {getattr(gymnasium.wrappers, name) for name in _HARMLESS}
+    while isinstance(env, gymnasium.Wrapper):
+        if type(env) not in harmless:
+            return type(env).__name__
+        env = env.env
+    return ""
+
+
+def require_unwrapped(env: Any) -> None:
+    """Refuse tables of an environment that a wrapper makes another one of."""
+    if wrapper := changing_wrapper(env):
+        raise ValueError(
+            f"the wrapper {wrapper} may observe, move or pay otherwise than the tables P of the"
+            " environment inside of it say, so that exact values would be those of another problem;"
+            " pass env.unwrapped for the environment without its wrappers, or let a learner"
+            " play the wrapped one, with lowswitch.envs.gymnasium.learn"
+        )
+
+
+def plays_its_tables(env: Any) -> bool:
+    """Whether it publishes tables, and no wrapper moves or pays in another way than they say."""
+    has_tables = hasattr(_inner(env), "P") and hasattr(_inner(env), "initial_state_distrib")
+    return has_tables and not changing_wrapper(env)
+
+
+def _inner(env: Any) -> Any:
+    """The environment inside of all wrappers; itself if it does not derive from Gymnasium's."""
+    return getattr(env, "unwrapped", env)
+
+
 def env_name(env: gymnasium.Env[Any, Any] | str, options: Mapping[str, Any]) -> str:
     """What results call the problem: the name of the environment with its options."""
     if not isinstance(env, str):
         spec = getattr(env, "spec", None)
-        return str(spec.id) if spec is not None else type(env.unwrapped).__name__
+        return str(spec.id) if spec is not None else type(_inner(env)).__name__
     words = ",".join(f"{key}={value}" for key, value in options.items())
     return f"{env}:{words}".rstrip(":")
 
@@ -110,14 +153,14 @@ def outcomes_of(env: gymnasium.Env[Any, Any]) -> tuple[np.ndarray, ...]:
         ]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{env.unwrapped}.P is no table of (probability, successor, reward, terminated) lists"
+            f"{_inner(env)}.P is no table of (probability, successor, reward, terminated) lists"
             f" ({error!r})"
         ) from error
     rows, probabilities, successors, paid, ends = (
         np.array(column) for column in zip(*listed, strict=True)
     )
     if not ((successors >= 0) & ((successors < S) | ends)).all():
-        raise ValueError(f"{env.unwrapped}.P leads to a state outside of its {S}; correct it")
+        raise ValueError(f"{_inner(env)}.P leads to a state outside of its {S}; correct it")
     return rows, probabilities, successors, paid
 
 
@@ -132,14 +175,15 @@ class _Tabled(NamedTuple):
 
 def _tabled(env: gymnasium.Env[Any, Any]) -> _Tabled:
     """How the tables of an environment are numbered, or why it has none."""
-    numbers = numbers_of(env)
-    for numbering in numbers:
-        if len(numbering.digits) > 1:
+    spaces, digits = spaces_of(env), list[Digit]()
+    for numbering in (spaces.observations, spaces.actions):
+        if len(numbering.form.digits) > 1:
             raise ValueError(
-                f"{env.unwrapped} has {numbering.what} of several parts, which tables P do not"
+                f"{_inner(env)} has {numbering.what} of several parts, which tables P do not"
                 f" have; {_PLAY_IT}"
             )
-    [state], [action] = (numbering.digits for numbering in numbers)
+        digits += numbering.form.digits
+    state, action = digits
     return _Tabled(state.size, action.size, state.first, action.first)
 
 
@@ -152,179 +196,64 @@ def _published(env: gymnasium.Env[Any, Any], name: str) -> Any:
             " its first state"
         ),
     }
-    if not hasattr(env.unwrapped, name):
-        raise ValueError(f"{env.unwrapped} {ways_out[name]}")
-    return getattr(env.unwrapped, name)
+    if not hasattr(_inner(env), name):
+        raise ValueError(f"{_inner(env)} {ways_out[name]}")
+    return getattr(_inner(env), name)
 
 
 # ---- a learner on an environment -----------------------------------------------------------------
 
 
-class Episode(NamedTuple):
-    """One episode as `Learner.tell` takes it, but with rewards in the environment's units."""
-
-    states: np.ndarray  # [H]
-    actions: np.ndarray  # [H]
-    rewards: np.ndarray  # [H]
-
-
 def learner_for(
-    env: gymnasium.Env[Any, Any],
+    env: gymnasium.Env[Any, Any] | str,
     algorithm: Algorithm,
     *,
     horizon: int,
     episodes: int,
     seed: int = 0,
-) -> TableLearner:
-    """A learner of the right size for an environment, with S + 1 states.
+    features: Any = None,
+    reward_range: tuple[float, float] | None = None,
+    **options: Any,
+) -> Any:
+    """A learner of the right size for an environment, which knows its spaces.
 
-    Drive it with `play_episode` and `tell`.
+    Without features it has S + 1 states. Drive it with `learn`, or with `play_episode` and `tell`;
+    `learner.spaces.rewards.to_unit` brings rewards from the range to [0, 1], which tables take.
     """
-    states, actions, allowed = spaces_of(env, require_count("horizon", horizon))
-    return TableLearner(
-        algorithm,
-        horizon=horizon,
-        states=states,
-        actions=actions,
-        episodes=episodes,
-        actions_allowed=allowed,
-        seed=seed,
-    )
+    env = environment(env, learner_for, **options)
+    spaces = spaces_of(env, features, reward_range)
+    return fresh_learner(env, spaces, require_algorithm(algorithm), horizon, episodes, seed)
 
 
-class Spaces(NamedTuple):
-    """The states and actions of an environment as a learner has them."""
+def fresh_learner(
+    env: Any, spaces: Spaces, algorithm: Algorithm, horizon: int, episodes: int, seed: int
+) -> Any:
+    """A new learner for an environment with these spaces."""
+    require_limit(env, require_count("horizon", horizon))
+    options: dict[str, Any] = {"horizon": horizon, "episodes": episodes, "seed": seed}
+    learner: Learner
+    if isinstance(spaces.observations, Numbering):
+        sizes = sizes_of(spaces, horizon)
+        learner = TableLearner(algorithm, **options, **sizes._asdict())
+    else:
+        size = {"features": spaces.observations.size, "actions": spaces.actions.size}
+        learner = FeatureLearner(algorithm, **options, **size)
+    learner.spaces = spaces
+    return learner
+
+
+class Sizes(NamedTuple):
+    """The states and actions of an environment as a learner of tables has them."""
 
     states: int  # S + 1
     actions: int
     actions_allowed: np.ndarray  # [H, S + 1, A]
 
 
-def spaces_of(env: gymnasium.Env[Any, Any], horizon: int) -> Spaces:
-    """The states and actions of an environment that can be played for so many steps."""
-    numbers = numbers_of(env)
-    S, A = numbers.states.size, numbers.actions.size
-    limit = env.spec.max_episode_steps if env.spec is not None else None
-    if limit is not None and limit < horizon:
-        raise ValueError(
-            f"the environment truncates after {limit} steps, {_way_out(limit, horizon)}"
-        )
-    return Spaces(S + 1, A, checked_mask(_allowed(S, A), horizon, S + 1, A))
-
-
-def reward_scale(reward_range: tuple[float, float]) -> Scale:
-    """The scale from the least to the largest reward an environment can pay, 0 included."""
-    scale = Scale.of(reward_range)
-    low, high = scale.low, scale.high
-    if not low <= 0 <= high:
-        raise ValueError(
-            f"reward_range must contain 0, which the steps after termination pay, not [{low:g},"
-            f" {high:g}]; widen it"
-        )
-    return scale
-
-
-def reset_seed(seed: int, episode: int) -> int:
-    """The number that an episode is reset with."""
-    return int(bits(purpose_key(require_seed(seed), CONTEXTS), episode, 1)[0] >> np.uint64(33))
-
-
-class StepCounter(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Knows how many steps the current episode has had, and nothing before its reset."""
-
-    count: int | None = None
-
-    def reset(self, **options: Any) -> Any:
-        self.count = None
-        answer = self.env.reset(**options)
-        self.count = 0
-        return answer
-
-    def step(self, action: Any) -> Any:
-        answer = self.env.step(action)
-        self.count = (self.count or 0) + 1
-        return answer
-
-
-def play_episode(
-    env: gymnasium.Env[Any, Any], policy: np.ndarray, *, seed: int | None = None
-) -> Episode:
-    """Play one episode by a policy [H, S + 1]; after termination the state is S, the reward 0."""
-    require_single(env)
-    numbers = numbers_of(env)
-    S, H = numbers.states.size, len(policy)
-    numbers.require_policy(policy)
-    states, rewards = np.full(H, S), np.zeros(H)
-    observation, _ = env.reset(seed=seed)
-    for h in range(H):
-        states[h] = numbers.state(observation, h)
-        action = numbers.actions.element(int(policy[h, states[h]]))
-        observation, reward, terminated, truncated, _ = env.step(action)
-        rewards[h] = reward
-        if terminated:
-            break
-        if truncated:
-            require_last_step(h, H)
-    return Episode(states, policy[np.arange(H), states], rewards)
-
-
-def require_last_step(h: int, H: int) -> None:
-    """Refuse an episode that was truncated after step h of H, unless that is the last one."""
-    if h + 1 < H:
-        raise ValueError(
-            f"the environment truncated the episode after {h + 1} steps, {_way_out(h + 1, H)}"
-        )
-
-
-class Numbers(NamedTuple):
-    """The states and actions of an environment, numbered from 0."""
-
-    states: Numbering
-    actions: Numbering
-
-    @classmethod
-    def of(cls, observations: Any, actions: Any) -> Numbers:
-        """The numbers of two spaces; actions are looked at first, for nothing else helps there."""
-        numbered = Numbering(actions, "actions")
-        return cls(Numbering(observations, "observations"), numbered)
-
-    def require_policy(self, policy: np.ndarray) -> None:
-        """Refuse a policy that is not [H, S + 1]."""
-        S = self.states.size
-        if policy.ndim != 2 or policy.shape[1] != S + 1:
-            raise ValueError(
-                f"a policy for this environment has the shape [H, S + 1] = [H, {S + 1}], not"
-                f" {policy.shape}; make it with learner_for"
-            )
-
-    def state(self, observation: Any, h: int) -> int:
-        """The number of what is observed at step h."""
-        try:
-            return self.states.number(observation)
-        except ValueError:
-            raise ValueError(
-                f"the environment observes {observation!r} at step {h}, outside of its states"
-                f" {self.states.space}"
-            ) from None
-
-
-def numbers_of(env: Any) -> Numbers:
-    """How the states and actions of an environment are numbered, or why they are not."""
-    if isinstance(env, gymnasium.vector.VectorEnv):
-        return Numbers.of(env.single_observation_space, env.single_action_space)
-    if not (hasattr(env, "observation_space") and hasattr(env, "action_space")):
-        hint = f"; make it with gymnasium.make({env!r})" if isinstance(env, str) else ""
-        raise ValueError(f"env must be a Gymnasium environment, not {shown(env)}{hint}")
-    return Numbers.of(env.observation_space, env.action_space)
-
-
-def require_single(env: Any) -> None:
-    """Refuse a vector environment."""
-    if isinstance(env, gymnasium.vector.VectorEnv):
-        raise ValueError(
-            "a vector environment plays several episodes at once, and this needs one; learn and"
-            " evaluate_policy play them, here pass a single environment"
-        )
+def sizes_of(spaces: Spaces, horizon: int) -> Sizes:
+    """The states and actions of an environment that is played for so many steps."""
+    S, A = spaces.observations.size, spaces.actions.size
+    return Sizes(S + 1, A, checked_mask(_allowed(S, A), horizon, S + 1, A))
 
 
 def _allowed(S: int, A: int) -> np.ndarray:  # [S + 1, A]
@@ -333,8 +262,19 @@ def _allowed(S: int, A: int) -> np.ndarray:  # [S + 1, A]
     return mask
 
 
-def _way_out(limit: int, horizon: int) -> str:
-    return (
-        f"before the horizon {horizon}; ask for horizon={limit} or less, or make it with"
-        f" max_episode_steps={horizon}"
-    )
+class PaidRange(NamedTuple):
+    """What an environment pays, as far as is known."""
+
+    low: float
+    high: float
+    published: bool  # whether the tables of the environment say so
+
+
+def paid_range(env: Any, scale: Scale, low: float, high: float) -> PaidRange:
+    """The range of rewards, once `low` to `high` were paid and a range had been given."""
+    if hasattr(_inner(env), "P"):
+        paid = outcomes_of(env)[3]
+        least, most = min(0.0, float(paid.min())), max(0.0, float(paid.max()))
+        if least <= low <= high <= most:  # a wrapper may pay otherwise
+            return PaidRange(least, most, True)
+    return PaidRange(min(low, scale.low), max(high, scale.high), False)

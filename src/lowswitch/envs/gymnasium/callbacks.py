@@ -6,12 +6,14 @@ import csv
 import importlib
 import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from lowswitch.checks import require_count, shown
-from lowswitch.history import History
 from lowswitch.io.storage import require_writable
-from lowswitch.table_learner import TableLearner
+from lowswitch.learner import Learner
 
 if TYPE_CHECKING:
     from lowswitch.envs.gymnasium.environment_run import EnvironmentRun
@@ -20,11 +22,11 @@ if TYPE_CHECKING:
 class EpisodeEnd(NamedTuple):
     """What a callback is told after an episode."""
 
-    learner: TableLearner
+    learner: Learner
     episode: int  # its number, from 0
     earned: float  # the sum of its rewards, in the environment's units
     length: int  # steps until it was over
-    switch: History | None  # the rows that were deployed after it
+    switch: Any  # what was deployed after it, a History or, with features, Deployments; or None
 
     def numbers(self) -> dict[str, float]:
         """What the loggers write."""
@@ -39,7 +41,7 @@ class EpisodeEnd(NamedTuple):
 class Callback:
     """Five moments of `learn`; define those that you need."""
 
-    def on_start(self, learner: TableLearner) -> None:
+    def on_start(self, learner: Learner) -> None:
         """Before the first episode."""
 
     def on_episode(self, end: EpisodeEnd) -> bool | None:
@@ -72,7 +74,7 @@ class Callbacks(Callback):
         several = given if isinstance(given, Iterable) else [given]
         self.all = [_callback(one) for one in several]
 
-    def on_start(self, learner: TableLearner) -> None:
+    def on_start(self, learner: Learner) -> None:
         for one in self.all:
             one.on_start(learner)
 
@@ -80,7 +82,7 @@ class Callbacks(Callback):
         if end.switch is not None:
             self.on_deployment(end)
         answers = [one.on_episode(end) for one in self.all]  # all of them hear of it
-        return not any(answer is False for answer in answers)
+        return not any(isinstance(answer, bool | np.bool) and not answer for answer in answers)
 
     def on_deployment(self, end: EpisodeEnd) -> None:
         for one in self.all:
@@ -121,8 +123,14 @@ class Checkpoint(Callback):
         run.learner.save(self.path)
 
 
+_HEADER = ("episode", "return", "length", "deployments", "local_switches")  # of a CSV
+
+
 class CsvLogger(Callback):
-    """Writes a line for each episode: its number, return and length, and the switches so far."""
+    """Writes a line for each episode: its number, return and length, and the switches so far.
+
+    A learner that goes on is written behind the lines that are there; a new one begins anew.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         require_writable(path)
@@ -130,10 +138,20 @@ class CsvLogger(Callback):
 
     _file: Any
 
-    def on_start(self, learner: TableLearner) -> None:
-        self._file = open(self.path, "w", newline="", encoding="utf-8")  # noqa: SIM115
+    def on_start(self, learner: Learner) -> None:
+        goes_on = learner.told > 0 and self._has_lines()
+        self._file = open(self.path, "a" if goes_on else "w", newline="", encoding="utf-8")  # noqa: SIM115
         self._writer = csv.writer(self._file, lineterminator="\n")
-        self._writer.writerow(["episode", "return", "length", "deployments", "local_switches"])
+        if not goes_on:
+            self._writer.writerow(_HEADER)
+
+    def _has_lines(self) -> bool:
+        """Whether an earlier part of a run wrote to this file."""
+        path = Path(self.path)
+        if not path.exists():
+            return False
+        with path.open(newline="", encoding="utf-8") as file:
+            return file.readline().strip() == ",".join(_HEADER)
 
     def on_episode(self, end: EpisodeEnd) -> None:
         self._writer.writerow([end.episode, *end.numbers().values()])
@@ -153,7 +171,7 @@ class TensorBoardLogger(Callback):
         board = _package("tensorboardX", "pip install 'lowswitch[log]'")
         self._writer = board.SummaryWriter(os.fspath(folder))
 
-    def on_start(self, learner: TableLearner) -> None:
+    def on_start(self, learner: Learner) -> None:
         self._writer.add_text("algorithm", str(learner.algorithm), learner.told)
 
     def on_episode(self, end: EpisodeEnd) -> None:
@@ -175,7 +193,7 @@ class WandbLogger(Callback):
         if run is None:
             self._wandb = _package("wandb", "pip install wandb")
 
-    def on_start(self, learner: TableLearner) -> None:
+    def on_start(self, learner: Learner) -> None:
         if self._run is None:
             config = {"algorithm": str(learner.algorithm), "episodes": learner.episodes}
             self._run = self._wandb.init(config=config, **self._options)

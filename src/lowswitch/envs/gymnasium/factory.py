@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.text import nearest, options_of
 from lowswitch.checks import shown
 from lowswitch.envs.gymnasium.spaces import gymnasium
+from lowswitch.learner import Learner
 
 # options of gymnasium.make itself
 _OF_MAKE = ("max_episode_steps", "disable_env_checker", "render_mode")
 
 
-def environment(env: gymnasium.Env[Any, Any] | str, **options: Any) -> gymnasium.Env[Any, Any]:
-    """The environment itself, or the one that Gymnasium makes of a name and options."""
+# what Stable-Baselines3 calls the options of learn and evaluate_policy
+_OF_OTHERS = {
+    "callback": "callbacks",
+    "n_eval_episodes": "episodes",
+    "n_episodes": "episodes",
+    "total_timesteps": "episodes",
+    "progress_bar": "progress",
+}
+
+
+def environment(
+    env: gymnasium.Env[Any, Any] | str, caller: Callable[..., Any] | None = None, /, **options: Any
+) -> gymnasium.Env[Any, Any]:
+    """The environment itself, or the one that Gymnasium makes of a name and options.
+
+    caller: the function that got these options among its own.
+    """
+    if caller is not None:
+        _require_meant_for_env(options, caller)
     if isinstance(env, str):
         return _made(*read_name(env, options))
     if options:
@@ -25,8 +45,21 @@ def environment(env: gymnasium.Env[Any, Any] | str, **options: Any) -> gymnasium
             " pass its name instead"
         )
     if not hasattr(env, "step"):
-        raise ValueError(f"env must be a Gymnasium environment or its name, not {shown(env)}")
+        first = "; the environment comes first" if isinstance(env, Algorithm | Learner) else ""
+        raise ValueError(
+            f"env must be a Gymnasium environment or its name, not {shown(env)}{first}"
+        )
     return env
+
+
+def _require_meant_for_env(options: Mapping[str, Any], caller: Callable[..., Any]) -> None:
+    """Refuse an option that is an option of the caller, written in another way."""
+    own = [name for name in inspect.signature(caller).parameters if name != "options"]
+    for key in options:
+        meant = [_OF_OTHERS[key]] if key in _OF_OTHERS else []
+        meant = meant or difflib.get_close_matches(key, own, n=1, cutoff=0.85)
+        if meant and meant[0] in own:
+            raise ValueError(f"{caller.__name__} has no option {key!r}; did you mean {meant[0]!r}?")
 
 
 def read_name(text: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
+import warnings
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -10,38 +13,46 @@ import numpy as np
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.checks import require_count, require_seed, require_truth
 from lowswitch.envs.gymnasium.bridge import (
-    Episode,
     checked_horizon,
     env_name,
-    environment,
+    fresh_learner,
     from_gymnasium,
-    learner_for,
-    outcomes_of,
-    reward_scale,
-    spaces_of,
+    paid_range,
+    plays_its_tables,
 )
 from lowswitch.envs.gymnasium.callbacks import Callbacks, EpisodeEnd
-from lowswitch.envs.gymnasium.environment_run import EnvironmentRun
-from lowswitch.envs.gymnasium.spaces import gymnasium
-from lowswitch.envs.gymnasium.vectors import Player, is_vector, player_of
-from lowswitch.envs.mdp import Scale
-from lowswitch.history import History
+from lowswitch.envs.gymnasium.environment_run import EnvironmentRun, history_of
+from lowswitch.envs.gymnasium.factory import environment
+from lowswitch.envs.gymnasium.playing import (
+    Player,
+    Playing,
+    features_of,
+    is_vector,
+    player_of,
+    require_limit,
+)
+from lowswitch.envs.gymnasium.spaces import gymnasium, spaces_of
+from lowswitch.envs.mdp import Scale, TabularMDP
+from lowswitch.learner import Learner
+from lowswitch.policy.spaces import Numbering, Spaces
 from lowswitch.runs.results import origin
-from lowswitch.runs.simulate import warn_if_no_better
+from lowswitch.runs.simulate import NothingLearnedWarning, warn_if_poor
 from lowswitch.show.progress import Progress
 from lowswitch.table_learner import TableLearner, warn_if_drowned
 
 _REDRAW_SECONDS = 0.1
+_UNIT = Scale()  # the range of rewards that tables have by default
 
 
 def learn(
     env: gymnasium.Env[Any, Any] | str,
-    algorithm: Algorithm | TableLearner,
+    algorithm: Algorithm | Learner | EnvironmentRun,
     *,
+    features: Any = None,
     horizon: int | None = None,
     episodes: int,
     seed: int | None = None,
-    reward_range: tuple[float, float] = (0.0, 1.0),
+    reward_range: tuple[float, float] | None = None,
     reseed: bool = False,
     callbacks: Any = (),
     progress: bool | None = None,
@@ -49,76 +60,100 @@ def learn(
 ) -> EnvironmentRun:
     """Let a learner play `episodes` episodes of an environment whose tables are unknown.
 
-    Its states and actions must be discrete, or made of discrete parts; a name is made by
-    `gymnasium.make` with the options, such as is_slippery=False. algorithm: what a new learner
-    runs, or a learner, such as one of `learner_for`, which goes on and must have room for the
-    episodes. `few` deploys a mixture and draws a policy for each episode, so `learner.policy` may
-    change from one episode to the next without a deployment; `few(deployments=N, members=1)`
-    deploys one policy at a time.
+    Its actions must be discrete, or made of discrete parts, and so must its observations unless
+    there are features; a name is made by `gymnasium.make` with the options, such as
+    is_slippery=False. algorithm: what a new learner runs; or a learner, or the result of an earlier
+    call, which goes on and must have room for the episodes. `few` deploys a mixture and draws a
+    policy for each episode, so `learner.policy` may change from one episode to the next without a
+    deployment; `few(deployments=N, members=1)` deploys one policy at a time.
 
-    `reward_range` is the least and the largest reward the environment can pay, 0 included. seed: of
-    a new learner and of the first reset, 0 by default; a learner that goes on resets without a seed
-    unless one is given. reseed: reset every episode with a number of its own, made of the seed and
-    the number of the episode, so that an episode is the same whoever plays it. A vector environment
-    always does so; it plays several episodes at once, and plays again what a deployment between
-    them has outdated, so the results are those of one environment with reseed=True. callbacks:
-    functions or `Callback` objects, which are told of each episode.
+    features: a map of `ls.features`, by which the learner sees observations that are vectors; it
+    is for episodes of few steps, for many see `examples/cartpole.py`. reward_range: the least and
+    the largest reward the environment can pay, 0 included; [0, 1] by default, and with features any
+    numbers. A learner keeps to the range that it began with. seed: of a new learner and of the
+    first reset, 0 by default. A learner that has learned nothing yet takes its own seed; one that
+    goes on resets without a seed, because the environment goes on too, unless one is given. reseed:
+    reset every episode with a number of its own, made of the seed and the number of the episode, so
+    that an episode is the same whoever plays it and whenever. A vector environment always does so;
+    it plays several episodes at once, and plays again what a deployment between them has outdated,
+    so the results are those of one environment with reseed=True. callbacks: functions or `Callback`
+    objects, which are told of each episode.
 
-    The policy has the shape [H, S + 1] and fits the tables of `from_gymnasium`. An environment that
+    A table has the shape [H, S + 1] and fits the tables of `from_gymnasium`. An environment that
     truncates before the horizon is an error: whether it would have gone on is not known.
     """
-    scale, called = reward_scale(reward_range), Callbacks(callbacks)
-    name = env_name(env, options)
-    episodes, env = require_count("episodes", episodes), environment(env, **options)
+    called, named = Callbacks(callbacks), env
+    episodes, env = require_count("episodes", episodes), environment(env, learn, **options)
     if seed is not None:
         require_seed(seed)
-    learner = _learner(env, algorithm, horizon, episodes, seed)
+    given = algorithm.learner if isinstance(algorithm, EnvironmentRun) else algorithm
+    if not isinstance(given, Learner):
+        given = require_algorithm(given)
+    spaces = spaces_of(env, features_of(given, features), reward_range)
+    learner = _learner(env, spaces, given, horizon, episodes, seed)
     own = learner.seed if seed is None else seed
     player = player_of(
         env,
-        first_seed=seed if learner is algorithm else own,
+        learner.spaces,
+        first_seed=seed if learner.told else own,
         episode_seed=own if require_truth("reseed", reseed) or is_vector(env) else None,
     )
-    initial = learner.mixture.copy()
+    tables = _tables(env, learner)
     try:
         called.on_start(learner)
-        run = _play(env, learner, episodes, player, scale, called, progress, name)
-        _warn(env, run, initial)
+        name = env_name(named, options)
+        run = _play(env, learner, episodes, player, called, progress, name)
+        _warn(tables, learner)
         called.on_end(run)
     finally:
         called.close()
     return run
 
 
+def learn_features(env: Any, algorithm: Any, *, features: Any = None, **options: Any) -> Any:
+    """`learn` with features and `reseed=True`, so that an episode is the one of `Environment`."""
+    return learn(env, algorithm, features=features, reseed=True, **options)
+
+
 def _learner(
-    env: Any, given: Algorithm | TableLearner, horizon: int | None, episodes: int, seed: int | None
-) -> TableLearner:
+    env: Any,
+    spaces: Spaces,
+    given: Algorithm | Learner,
+    horizon: int | None,
+    episodes: int,
+    seed: int | None,
+) -> Any:
     """The learner that plays: a new one, or the one that was given and goes on."""
-    if isinstance(given, TableLearner):
-        _require_fitting(env, given, horizon, episodes)
-        return given
-    horizon = checked_horizon(
-        env,
-        horizon,
-        "the environment ends an episode after {0} steps, and the horizon is {0} at most",
-    )
-    algorithm = require_algorithm(given)
-    return learner_for(env, algorithm, horizon=horizon, episodes=episodes, seed=seed or 0)
+    if isinstance(given, Learner):
+        _require_fitting(env, spaces, given, horizon, episodes)
+        learner, known = given, given.spaces
+        rewards = spaces.rewards or (None if known is None else known.rewards)
+    else:
+        horizon = checked_horizon(
+            env,
+            horizon,
+            "the environment ends an episode after {0} steps, and the horizon is {0} at most",
+        )
+        learner = fresh_learner(env, spaces, given, horizon, episodes, seed or 0)
+        rewards = spaces.rewards
+    if rewards is None and isinstance(learner, TableLearner):
+        rewards = _UNIT
+    learner.spaces = spaces.with_rewards(rewards)
+    return learner
 
 
-def _require_fitting(env: Any, learner: TableLearner, horizon: int | None, episodes: int) -> None:
+def _require_fitting(
+    env: Any, spaces: Spaces, learner: Learner, horizon: int | None, episodes: int
+) -> None:
     """Refuse a learner that was made for something else, or has no room for so many episodes."""
     if horizon is not None and horizon != learner.horizon:
         raise ValueError(
             f"this learner was made for horizon={learner.horizon}, not {horizon}; leave horizon out"
         )
-    states, actions, _ = spaces_of(env, learner.horizon)
-    if (states, actions) != (learner.states, learner.actions):
-        raise ValueError(
-            f"this learner has {learner.states} states and {learner.actions} actions, and the"
-            f" environment {states} (one for episodes that are over) and {actions}; make it with"
-            " learner_for"
-        )
+    require_limit(env, learner.horizon)
+    _require_sizes(spaces, learner)
+    if learner.spaces is not None:
+        _require_same(spaces, learner.spaces)
     room = learner.episodes - learner.told
     if episodes > room:
         raise ValueError(
@@ -133,33 +168,71 @@ def _require_fitting(env: Any, learner: TableLearner, horizon: int | None, episo
         )
 
 
+def _require_sizes(spaces: Spaces, learner: Any) -> None:
+    """Refuse a learner of another size."""
+    seen, A = spaces.observations, spaces.actions.size
+    if isinstance(learner, TableLearner):
+        fits, states = isinstance(seen, Numbering), getattr(seen, "size", 0) + 1
+        if not fits or (states, A) != (learner.states, learner.actions):
+            raise ValueError(
+                f"this learner has {learner.states} states and {learner.actions} actions, and the"
+                f" environment {states} (one for episodes that are over) and {A}; make it with"
+                " learner_for"
+            )
+    elif (seen.size, A) != (learner.shape.features, learner.actions):
+        raise ValueError(
+            f"this learner has {learner.shape.features} features and {learner.actions} actions, and"
+            f" the environment {seen.size} and {A}; make it with learner_for"
+        )
+
+
+def _require_same(spaces: Spaces, known: Spaces) -> None:
+    """Refuse spaces or rewards that mean something else than those the learner knows."""
+    pairs = [(known.actions, spaces.actions)]
+    if isinstance(known.observations, Numbering):
+        pairs.append((known.observations, spaces.observations))
+    for mine, other in pairs:
+        if mine != other:
+            raise ValueError(
+                f"this learner knows the {mine.what} {mine}, and the environment has {other}; play"
+                " an environment of the same spaces"
+            )
+    before, now = known.rewards, spaces.rewards
+    if before is not None and now is not None and before != now:
+        raise ValueError(
+            f"this learner learned with reward_range=({before.low:g}, {before.high:g}), and what it"
+            f" knows would mean something else with ({now.low:g}, {now.high:g}); leave reward_range"
+            " out, or make a new learner"
+        )
+
+
 class _Log:
     """What a run is made of while it goes on."""
 
-    def __init__(self, learner: TableLearner, episodes: int) -> None:
+    def __init__(self, learner: Any, episodes: int) -> None:
         self.first, self.begun, self.thrown_away = learner.told, time.perf_counter(), 0
         self.returns, self.lengths = np.zeros(episodes), np.zeros(episodes, dtype=np.int64)
-        self.before = learner.mixture.copy()
-        self.changes = [np.zeros((0, 3 + len(self.before)), dtype=np.int64)]
+        self.cut = np.zeros(episodes, dtype=bool)
+        self.began, self.switches = learner.deployed, list[Any]()
         self.played = 0
 
-    def add(self, episode: Episode, switch: History | None, over: int) -> None:
-        """Note an episode; `over` is the state of an episode that is over."""
+    def add(self, playing: Playing, switch: Any) -> None:
+        """Note an episode and what was deployed after it."""
         k = self.played
-        self.returns[k] = episode.rewards.sum()
-        self.lengths[k] = np.count_nonzero(episode.states != over)
+        self.returns[k] = playing.rewards.sum()
+        self.lengths[k], self.cut[k] = playing.length, playing.cut
         self.played += 1
         if switch is not None:
-            self.changes.append(switch.changes)
+            self.switches.append(switch)
 
-    def run(self, learner: TableLearner, name: str) -> EnvironmentRun:
+    def run(self, learner: Any, name: str) -> EnvironmentRun:
         """The results so far."""
-        alike = (self.before == self.before[0]).all()
         return EnvironmentRun(
             learner=learner,
             returns=self.returns[: self.played],
             lengths=self.lengths[: self.played],
-            history=History(np.concatenate(self.changes), None if alike else self.before),
+            cut=self.cut[: self.played],
+            history=history_of(self.began, self.switches),
             first=self.first,
             seconds=time.perf_counter() - self.begun,
             thrown_away=self.thrown_away,
@@ -169,10 +242,9 @@ class _Log:
 
 def _play(
     env: Any,
-    learner: TableLearner,
+    learner: Any,
     episodes: int,
     player: Player,
-    scale: Scale,
     called: Callbacks,
     progress: bool | None,
     name: str,
@@ -182,13 +254,13 @@ def _play(
     with Progress(episodes * H, unit="steps", show=progress, label=label) as bar:
         while going and log.played < episodes:
             size = min(player.size, episodes - log.played)
-            policies = [learner.policy_for(learner.told + i) for i in range(size)]
-            batch = player.play(policies, learner.told)
-            for i, episode in enumerate(batch):
-                if not np.array_equal(policies[i], learner.policy):
+            scripts = [learner.deployed.script(learner.told + i) for i in range(size)]
+            batch = player.play(scripts, learner.told)
+            for i, playing in enumerate(batch):
+                if not scripts[i].plays_as(learner.deployed.script(learner.told)):
                     log.thrown_away += size - i  # a deployment came in between
                     break
-                going = _tell(env, learner, episode, scale, log, called)
+                going = _tell(env, learner, playing, log, called)
                 if not going:
                     break
             if not drawn or time.perf_counter() - drawn > _REDRAW_SECONDS:
@@ -198,66 +270,77 @@ def _play(
     return log.run(learner, name)
 
 
-def _tell(
-    env: Any, learner: TableLearner, episode: Episode, scale: Scale, log: _Log, called: Callbacks
-) -> bool:
+def _tell(env: Any, learner: Any, playing: Playing, log: _Log, called: Callbacks) -> bool:
     """Tell the learner an episode, and the callbacks; return whether to go on."""
-    rewards = _unit_rewards(env, episode, scale)
+    episode, scale = playing.episode, learner.spaces.rewards
+    if scale is not None:
+        _require_inside(env, episode.rewards[: playing.length], scale)
+    tabular = isinstance(learner, TableLearner)
+    rewards = scale.to_unit(episode.rewards) if tabular else episode.rewards
     switch = learner.tell(episode.states, episode.actions, rewards)
-    log.add(episode, switch, learner.states - 1)
+    log.add(playing, switch)
     k = log.played - 1
     earned, length = float(log.returns[k]), int(log.lengths[k])
     return called.on_episode(EpisodeEnd(learner, log.first + k, earned, length, switch))
 
 
-def _warn(env: Any, run: EnvironmentRun, initial: np.ndarray) -> None:
-    """Say what a run shows that learned nothing."""
-    learner = run.learner
-    warn_if_drowned(learner.drowned_share, learner.algorithm, stacklevel=4)
-    if _plays_its_tables(env):
-        mdp = from_gymnasium(env, horizon=learner.horizon)
-        first, last = mdp.evaluate(initial), mdp.evaluate(learner.mixture)
-        best, who = mdp.optimal_value(), "the last policy"
-        warn_if_no_better(who, first, last, best, learner.algorithm, stacklevel=4)
-
-
-def _plays_its_tables(env: gymnasium.Env[Any, Any]) -> bool:
-    """Whether it publishes tables, and no wrapper pays or moves in another way than they say."""
-    while isinstance(env, gymnasium.Wrapper):
-        if not isinstance(env, _HARMLESS):
-            return False
-        env = env.env
-    return hasattr(env, "P") and hasattr(env, "initial_state_distrib")
-
-
-_HARMLESS = tuple(
-    getattr(gymnasium.wrappers, name)
-    for name in ("OrderEnforcing", "PassiveEnvChecker", "TimeLimit")
-)
-
-
-def _unit_rewards(env: gymnasium.Env[Any, Any], episode: Episode, scale: Scale) -> np.ndarray:
-    """The rewards of an episode in [0, 1]; one outside of the range says how to find the range."""
-    low, high = float(episode.rewards.min()), float(episode.rewards.max())
-    if not scale.low <= low <= high <= scale.high:
-        h = int(np.argmax((episode.rewards < scale.low) | (episode.rewards > scale.high)))
-        raise ValueError(
-            f"the environment paid {episode.rewards[h]:g} at step {h}, outside of"
-            f" reward_range=({scale.low:g}, {scale.high:g}); give the least and the largest reward"
-            f" that a step can pay, 0 included: {_how_to_find_range(env, scale, low, high)}"
-        )
-    return scale.to_unit(episode.rewards)
-
-
-def _how_to_find_range(env: gymnasium.Env[Any, Any], scale: Scale, low: float, high: float) -> str:
-    """The range of rewards if the environment publishes it, else where it is written."""
-    if hasattr(env.unwrapped, "P"):
-        paid = outcomes_of(env)[3]
-        least, most = min(0.0, float(paid.min())), max(0.0, float(paid.max()))
-        if least <= low <= high <= most:  # a wrapper may pay otherwise
-            return f"by the tables of the environment it is reward_range=({least:g}, {most:g})"
-    return (
-        f"it is at least reward_range=({min(low, scale.low):g}, {max(high, scale.high):g}), and the"
-        " page of the environment says what else it pays; a range that is too wide is no mistake,"
-        " but learns more slowly"
+def _require_inside(env: Any, rewards: np.ndarray, scale: Scale) -> None:
+    """Refuse a reward outside of the range, and say how to find the range."""
+    low, high = float(rewards.min()), float(rewards.max())
+    if scale.low <= low <= high <= scale.high:
+        return
+    h = int(np.argmax((rewards < scale.low) | (rewards > scale.high)))
+    paid = paid_range(env, scale, low, high)
+    found = f"reward_range=({paid.low:g}, {paid.high:g})"
+    way_out = (
+        f"by the tables of the environment it is {found}"
+        if paid.published
+        else f"it is at least {found}, and the page of the environment says what else it pays; a"
+        " range that is too wide is no mistake, but learns more slowly"
     )
+    raise ValueError(
+        f"the environment paid {rewards[h]:g} at step {h}, outside of"
+        f" reward_range=({scale.low:g}, {scale.high:g}); give the least and the largest reward that"
+        f" a step can pay, 0 included: {way_out}"
+    )
+
+
+# ---- what the tables say -------------------------------------------------------------------------
+
+
+def _tables(env: Any, learner: Any) -> TabularMDP | None:
+    """The tables that are played, if the environment publishes them; a horizon in which nothing
+    can be learned is said.
+    """
+    if not (isinstance(learner, TableLearner) and plays_its_tables(env)):
+        return None
+    mdp = from_gymnasium(env, horizon=learner.horizon)
+    best, uniform = mdp.optimal_value(), mdp.uniform_value()
+    if best - uniform <= 1e-12 * max(1.0, abs(best)):
+        warnings.warn(
+            f"no policy earns more than another in {learner.horizon} steps, all earn {best:.4g}, so"
+            " there is nothing to learn; give a longer horizon",
+            NothingLearnedWarning,
+            stacklevel=_inside() + 1,
+        )
+    return mdp
+
+
+def _warn(mdp: TabularMDP | None, learner: Any) -> None:
+    """Say what a run shows that learned little."""
+    level = _inside() + 2
+    if isinstance(learner, TableLearner):
+        warn_if_drowned(learner.drowned_share, learner.algorithm, stacklevel=level)
+    if mdp is not None:
+        first, last = learner.first_mixture, mdp.evaluate(learner.mixture)
+        began = -np.inf if first is None else mdp.evaluate(first)
+        warn_if_poor("the last policy", began, last, mdp, learner.algorithm, stacklevel=level)
+
+
+def _inside() -> int:
+    """How many calls of this library lead to the caller, whatever name `learn` was called by."""
+    frame: FrameType | None = sys._getframe(1)
+    calls = 0
+    while frame is not None and frame.f_globals["__name__"].partition(".")[0] == "lowswitch":
+        frame, calls = frame.f_back, calls + 1
+    return calls

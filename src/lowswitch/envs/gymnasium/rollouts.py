@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,20 +10,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowswitch.checks import require_count, require_fraction, require_seed, shown
-from lowswitch.envs.gymnasium.bridge import (
+from lowswitch.envs.gymnasium.factory import environment
+from lowswitch.envs.gymnasium.playing import (
     Episode,
-    environment,
-    numbers_of,
-    play_episode,
+    Playing,
+    features_of,
+    play,
+    player_of,
     require_single,
     reset_seed,
+    script_of,
 )
-from lowswitch.envs.gymnasium.environment_run import EnvironmentRun
-from lowswitch.envs.gymnasium.spaces import gymnasium
-from lowswitch.envs.gymnasium.vectors import player_of
+from lowswitch.envs.gymnasium.spaces import gymnasium, spaces_of
+from lowswitch.envs.mdp import Scale
 from lowswitch.io import storage
 from lowswitch.show.report import half_width
-from lowswitch.table_learner import TableLearner
 
 
 class Rollouts(NamedTuple):
@@ -31,6 +33,7 @@ class Rollouts(NamedTuple):
     returns: np.ndarray  # [episodes]  in the environment's units
     lengths: np.ndarray  # [episodes]  steps until an episode was over
     confidence: float
+    return_range: tuple[float, float] | None = None  # of every return, by the range of rewards
 
     @property
     def mean(self) -> float:
@@ -47,19 +50,38 @@ class Rollouts(NamedTuple):
         """A confidence interval for the value.
 
         If all returns are 0 or 1 it is Clopper and Pearson's, which is right for any number of
-        episodes; else it is Student's, and NaN for a single episode.
+        episodes; else it is Student's. A single return, and returns that are all equal, do not say
+        how much they vary: then it is Hoeffding's, from the range of rewards, or NaN without one.
         """
         if np.isin(self.returns, (0.0, 1.0)).all():
             return exact_share(int(self.returns.sum()), len(self.returns), self.confidence)
-        half = half_width(self.returns, self.confidence)
-        return self.mean - half, self.mean + half
+        if (self.returns != self.returns[0]).any():
+            half = half_width(self.returns, self.confidence)
+            return self.mean - half, self.mean + half
+        if self.return_range is None:
+            return math.nan, math.nan
+        return hoeffding(self.mean, len(self.returns), self.return_range, self.confidence)
 
     def __repr__(self) -> str:
         low, high = self.interval
-        return (
-            f"Rollouts(mean return {self.mean:.4g}, {self.confidence:.0%} interval {low:.4g} to"
-            f" {high:.4g}, {len(self.returns):,} episodes)"
-        )
+        interval = f"{self.confidence:.0%} interval {low:.4g} to {high:.4g}"
+        if math.isnan(low):
+            interval = (
+                "no interval, because equal returns do not say how much they vary; play more"
+                " episodes or give reward_range"
+            )
+        count = len(self.returns)
+        episodes = f"{count:,} episode{'s' * (count != 1)}"
+        return f"Rollouts(mean return {self.mean:.4g}, {interval}, {episodes})"
+
+
+def hoeffding(
+    mean: float, size: int, reach: tuple[float, float], confidence: float
+) -> tuple[float, float]:
+    """Hoeffding's interval for the mean of numbers that lie in a range (JASA 1963, Theorem 2)."""
+    low, high = reach
+    half = (high - low) * math.sqrt(math.log(2 / (1 - confidence)) / (2 * size))
+    return max(low, mean - half), min(high, mean + half)
 
 
 def exact_share(hits: int, size: int, confidence: float) -> tuple[float, float]:
@@ -79,42 +101,46 @@ def evaluate_policy(
     episodes: int = 100,
     seed: int = 0,
     confidence: float = 0.95,
+    features: Any = None,
+    reward_range: tuple[float, float] | None = None,
     **options: Any,
 ) -> Rollouts:
     """Play a policy and report what it earns; nothing is learned.
 
     policy: a learner or the result of `learn`, whose deployed policy is played, a mixture by
-    drawing a member for each episode; or a table [H, S + 1]. env: an environment, a vector of them,
-    or a name for `gymnasium.make`. Each episode is reset with a number made of the seed and its own
-    number, so a vector gives the same returns. Where the environment publishes its tables,
-    `ls.from_gymnasium(...).evaluate(policy)` is exact.
+    drawing a member for each episode; or a table [H, S + 1], or a LinearPolicy with its `features`.
+    env: an environment, a vector of them, or a name for `gymnasium.make`. Each episode is reset
+    with a number made of the seed and its own number, so a vector gives the same returns.
+    reward_range: by default the range of the learner; it is needed where returns do not vary. Where
+    the environment publishes its tables, `ls.from_gymnasium(...).evaluate(policy)` is exact.
     """
-    env, episodes = environment(env, **options), require_count("episodes", episodes)
+    env, episodes = (
+        environment(env, evaluate_policy, **options),
+        require_count("episodes", episodes),
+    )
     confidence = require_fraction("confidence", confidence, "such as 0.95")
-    player = player_of(env, first_seed=None, episode_seed=require_seed(seed))
-    over, played = numbers_of(env).states.size, list[Episode]()
+    spaces = spaces_of(env, features_of(policy, features), reward_range)
+    player = player_of(env, spaces, first_seed=None, episode_seed=require_seed(seed))
+    played = list[Playing]()
     while len(played) < episodes:
         size = min(player.size, episodes - len(played))
-        tables = [table_for(policy, len(played) + i) for i in range(size)]
-        played += player.play(tables, len(played))
-    returns = np.array([episode.rewards.sum() for episode in played])
-    lengths = np.array([np.count_nonzero(episode.states != over) for episode in played])
-    return Rollouts(returns, lengths, confidence)
+        scripts = [script_of(policy, len(played) + i) for i in range(size)]
+        played += player.play(scripts, len(played))
+    returns = np.array([one.rewards.sum() for one in played])
+    lengths = np.array([one.length for one in played])
+    reach = _return_range(spaces.rewards or _range_of(policy), played[0].script.horizon)
+    return Rollouts(returns, lengths, confidence, reach)
 
 
-def table_for(policy: Any, ahead: int) -> np.ndarray:  # [H, S + 1]
-    """The table that plays an episode: of a learner, the episode so many ahead of the next one."""
-    if isinstance(policy, EnvironmentRun):
-        policy = policy.learner
-    if isinstance(policy, TableLearner):
-        return policy.policy_for(policy.told + ahead)
-    table = np.asarray(policy)
-    if table.ndim != 2 or table.dtype.kind not in "iu":
-        raise ValueError(
-            "policy must be a learner, the result of learn, or a table [H, S + 1] of actions, not"
-            f" {shown(policy)}"
-        )
-    return table
+def _range_of(policy: Any) -> Scale | None:
+    """The range of rewards that a learner learned with, if it says so."""
+    spaces = getattr(getattr(policy, "learner", policy), "spaces", None)
+    return None if spaces is None else spaces.rewards
+
+
+def _return_range(rewards: Scale | None, horizon: int) -> tuple[float, float] | None:
+    """The least and the largest return of an episode; the steps after its end pay 0."""
+    return None if rewards is None else (rewards.low * horizon, rewards.high * horizon)
 
 
 class _Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -151,6 +177,7 @@ def record(
     *,
     seed: int = 0,
     frames_per_second: float = 4.0,
+    features: Any = None,
     **options: Any,
 ) -> Episode:
     """Play one episode by a policy, as `evaluate_policy` takes it, and write it as a moving GIF.
@@ -165,7 +192,7 @@ def record(
     storage.require_writable(path)
     if isinstance(env, str):
         options.setdefault("render_mode", "rgb_array")
-    env = environment(env, **options)
+    env = environment(env, record, **options)
     require_single(env)
     if getattr(env, "render_mode", None) != "rgb_array":
         raise ValueError(
@@ -173,9 +200,10 @@ def record(
             ' render_mode="rgb_array"'
         )
     camera = _Camera(env)
-    episode = play_episode(camera, table_for(policy, 0), seed=reset_seed(seed, 0))
+    spaces = spaces_of(env, features_of(policy, features))
+    playing = play(camera, spaces, script_of(policy), reset_seed(seed, 0))
     _write_gif(camera.frames, path, frames_per_second)
-    return episode
+    return playing.episode
 
 
 def _write_gif(frames: list[np.ndarray], path: str | os.PathLike[str], rate: float) -> None:

@@ -1,11 +1,16 @@
-"""Discrete spaces of Gymnasium whose elements are numbered from 0."""
+"""The spaces of a Gymnasium environment as a learner carries them."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from lowswitch.checks import shown
+from lowswitch.envs.mdp import Scale
+from lowswitch.features.maps import Features
+from lowswitch.policy.spaces import ArraySpace, Form, GroupSpace, Numbering, Spaces, WholeSpace
 
 try:
     import gymnasium as gymnasium
@@ -16,48 +21,96 @@ except ModuleNotFoundError as error:
     ) from error
 
 
-class Digit(NamedTuple):
-    """One whole number of an element: it lies in first .. first + size - 1."""
+def spaces_of(
+    env: Any,
+    features: Features | None = None,
+    reward_range: tuple[float, float] | None = None,
+) -> Spaces:
+    """How a learner sees an environment, or a vector of them: `learner.spaces` of a new learner.
 
-    first: int
-    size: int
-
-
-class Numbering:
-    """The elements of a space, numbered from 0.
-
-    An element of a `Discrete` space is one digit; one of `MultiDiscrete`, `MultiBinary`, `Tuple` or
-    `Dict` has several, and the last one counts fastest.
+    features: a map of `ls.features` for observations that are vectors; without one observations
+    must be discrete, and are numbered. Actions are looked at first, for no map helps there.
     """
+    observed, taken = _both(env)
+    actions = numbering_of(taken, "actions")
+    rewards = None if reward_range is None else reward_scale(reward_range)
+    if features is None:
+        return Spaces(numbering_of(observed, "observations"), actions, rewards)
+    return Spaces(_fitting(features, observed), actions, rewards)
 
-    def __init__(self, space: Any, what: str) -> None:
-        self.space, self.what = space, what
-        self.digits = _digits(space)
-        if not self.digits:
-            raise ValueError(_refusal(space, what))
-        self.size = math.prod(digit.size for digit in self.digits)
 
-    def number(self, element: Any) -> int:
-        """The number of an element; one outside of the space is an error."""
-        values = _flat(self.space, element)
-        inside = len(values) == len(self.digits) and all(
-            isinstance(value, int | np.integer) and 0 <= value - digit.first < digit.size
-            for value, digit in zip(values, self.digits, strict=True)
+def _both(env: Any) -> tuple[Any, Any]:
+    """The spaces of observations and of actions, or which of them is missing."""
+    names = ("observation_space", "action_space")
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        names = ("single_observation_space", "single_action_space")
+    missing = [name for name in names if getattr(env, name, None) is None]
+    if len(missing) == 2 and not hasattr(env, "step"):
+        raise ValueError(f"env must be a Gymnasium environment or its name, not {shown(env)}")
+    if missing:
+        example = "gymnasium.spaces.Discrete(16)"
+        raise ValueError(
+            f"the environment {shown(env)} has no {missing[0]}; set it in its __init__, as in"
+            f" self.{missing[0]} = {example}"
         )
-        if not inside:
-            raise ValueError(f"{element!r} is outside of its {self.what}, {self.space}")
-        number = 0
-        for value, digit in zip(values, self.digits, strict=True):
-            number = number * digit.size + int(value) - digit.first
-        return number
+    return getattr(env, names[0]), getattr(env, names[1])
 
-    def element(self, number: int) -> Any:
-        """The element with this number, as the environment takes it."""
-        values = []
-        for digit in reversed(self.digits):
-            number, value = divmod(number, digit.size)
-            values.append(value + digit.first)
-        return _shaped(self.space, values)
+
+def _fitting(features: Any, observed: Any) -> Features:
+    """The features, if they are a map for observations of such a space."""
+    if not isinstance(features, Features):
+        raise ValueError(
+            "features must be made by lowswitch.features, such as standardised, or own for a"
+            f" function of yours, not {shown(features)}"
+        )
+    if isinstance(observed, spaces.Box):
+        size = math.prod(observed.shape)
+        if features.inputs is not None and size != features.inputs:
+            raise ValueError(
+                f"{features.name} are of {features.inputs} numbers, and the environment observes"
+                f" {size}, {observed}"
+            )
+    return features
+
+
+def reward_scale(reward_range: tuple[float, float]) -> Scale:
+    """The scale from the least to the largest reward an environment can pay, 0 included."""
+    scale = Scale.of(reward_range)
+    low, high = scale.low, scale.high
+    if not low <= 0 <= high:
+        raise ValueError(
+            f"reward_range must contain 0, which the steps after termination pay, not [{low:g},"
+            f" {high:g}]; widen it"
+        )
+    return scale
+
+
+def numbering_of(space: Any, what: str) -> Numbering:
+    """The elements of a space, numbered from 0, or why they have no numbers."""
+    form = _form(space)
+    if form is None:
+        raise ValueError(_refusal(space, what))
+    return Numbering(form, what)
+
+
+def _form(space: Any) -> Form | None:
+    """The form of the elements of a space; None if it is not discrete."""
+    if isinstance(space, spaces.Discrete):
+        return WholeSpace(int(space.start), int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        first, sizes = (tuple(map(int, np.ravel(part))) for part in (space.start, space.nvec))
+        return ArraySpace(first, sizes, tuple(space.shape), str(space.dtype))
+    if isinstance(space, spaces.MultiBinary):
+        size = math.prod(space.shape)
+        return ArraySpace((0,) * size, (2,) * size, tuple(space.shape), str(space.dtype))
+    if isinstance(space, spaces.Tuple | spaces.Dict):
+        keys = tuple(space.spaces) if isinstance(space, spaces.Dict) else None
+        inner = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        parts = [_form(part) for part in inner]
+        found = tuple(part for part in parts if part is not None)
+        if found and len(found) == len(parts):
+            return GroupSpace(found, keys)
+    return None
 
 
 def _refusal(space: Any, what: str) -> str:
@@ -69,61 +122,15 @@ def _refusal(space: Any, what: str) -> str:
         )
     refused = (
         f"{what} must be Discrete, MultiDiscrete, MultiBinary, or a Tuple or Dict of these, not"
-        f" {space}; wrap the environment in one that numbers its {what}"
+        f" {space}"
     )
+    wrap = f"wrap the environment in one that numbers its {what}"
     if what == "actions":
-        return refused
+        return f"{refused}; {wrap}"
+    if isinstance(space, spaces.Box) and space.is_bounded():
+        wrap += ", as gymnasium.wrappers.DiscretizeObservation(env, bins=10) does"
     return (
-        f"{refused}, as gymnasium.wrappers.DiscretizeObservation(env, bins=10) does, or play it"
-        " with learn_features of lowswitch.envs.gymnasium, which sees features of them; if you know"
-        " the reward, examples/cartpole.py in the repository shows another way"
+        f"{refused}; give learn features=ls.features.standardised(examples) to see them as vectors,"
+        f" or {wrap}; if you know the reward, examples/cartpole.py in the repository shows another"
+        " way"
     )
-
-
-def _digits(space: Any) -> list[Digit]:
-    """The digits of a space; none if it is not discrete."""
-    if isinstance(space, spaces.Discrete):
-        return [Digit(int(space.start), int(space.n))]
-    if isinstance(space, spaces.MultiDiscrete):
-        sizes = zip(np.ravel(space.start), np.ravel(space.nvec), strict=True)
-        return [Digit(int(first), int(size)) for first, size in sizes]
-    if isinstance(space, spaces.MultiBinary):
-        return [Digit(0, 2)] * math.prod(space.shape)
-    if isinstance(space, spaces.Tuple | spaces.Dict):
-        parts = [_digits(space[key]) for key in _keys(space)]
-        return [digit for part in parts for digit in part] if all(parts) else []
-    return []
-
-
-def _keys(space: Any) -> list[Any]:
-    """What the parts of a `Tuple` or `Dict` are called, in the order of the space."""
-    return list(space.spaces) if isinstance(space, spaces.Dict) else list(range(len(space)))
-
-
-def _flat(space: Any, element: Any) -> list[Any]:
-    """The whole numbers of an element, in the order of the digits of its space.
-
-    None stands for a part that is missing, or one too many.
-    """
-    if isinstance(space, spaces.Tuple | spaces.Dict):
-        keys = _keys(space)
-        if not isinstance(element, tuple | dict) or len(element) != len(keys):
-            return [None]
-        found = dict(enumerate(element)) if isinstance(element, tuple) else element
-        return [value for key in keys for value in _flat(space[key], found.get(key))]
-    return list(np.ravel(element)) if isinstance(element, np.ndarray) else [element]
-
-
-def _shaped(space: Any, values: list[int]) -> Any:
-    """The element of a space that has these digits, of which the first is the last of the list.
-
-    It takes what it uses from the end of the list.
-    """
-    if isinstance(space, spaces.Discrete):
-        return values.pop()
-    if isinstance(space, spaces.Tuple):
-        return tuple(_shaped(part, values) for part in space)
-    if isinstance(space, spaces.Dict):
-        return {key: _shaped(part, values) for key, part in space.spaces.items()}
-    taken = [values.pop() for _ in range(math.prod(space.shape))]
-    return np.array(taken, dtype=space.dtype).reshape(space.shape)
