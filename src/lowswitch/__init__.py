@@ -11,7 +11,7 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import few
 from lowswitch.envs.mdp import TabularMDP, rescale
 from lowswitch.evaluation import compare_arms, evaluate, vi_lcb
-from lowswitch.features import LinearLearner, LinearPolicy
+from lowswitch.features import LinearPolicy
 from lowswitch.forecast import Plan, plan
 from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
 from lowswitch.learner import Learner
@@ -27,13 +27,17 @@ if TYPE_CHECKING:
     import gymnasium
 
     from lowswitch import bandits, concurrent, exact, ledger
+    from lowswitch.envs.gymnasium import EnvironmentRun
     from lowswitch.exact import price
+    from lowswitch.features import LinearLearner as LinearLearner
 else:
 
     def __getattr__(name: str) -> Any:
         """Packages that are imported when they are first used; recipes and parts by their names."""
         if name in ("bandits", "concurrent", "exact", "ledger"):
             return importlib.import_module(f"lowswitch.{name}")
+        if name == "LinearLearner":  # the former name of Learner with features
+            return features.FeatureLearner
         if name == "price":
             return importlib.import_module("lowswitch.exact").price
         for module in (algorithms, parts):
@@ -53,7 +57,6 @@ __all__ = [
     "Frontier",
     "History",
     "Learner",
-    "LinearLearner",
     "LinearPolicy",
     "NothingLearnedWarning",
     "PacPolicy",
@@ -76,6 +79,7 @@ __all__ = [
     "few",
     "from_gymnasium",
     "frontier",
+    "learn",
     "ledger",
     "load",
     "parts",
@@ -101,3 +105,20 @@ def from_gymnasium(
     from lowswitch.envs import gymnasium
 
     return gymnasium.from_gymnasium(env, horizon=horizon, **options)
+
+
+def learn(
+    env: gymnasium.Env[Any, Any] | str,
+    algorithm: Algorithm | Learner | EnvironmentRun,
+    *,
+    episodes: int,
+    horizon: int | None = None,
+    **options: Any,
+) -> EnvironmentRun:
+    """Let a learner play a Gymnasium environment; the options are those of `learn` there.
+
+    See `lowswitch.envs.gymnasium`.
+    """
+    from lowswitch.envs import gymnasium
+
+    return gymnasium.learn(env, algorithm, episodes=episodes, horizon=horizon, **options)

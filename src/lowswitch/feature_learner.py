@@ -44,7 +44,9 @@ class FeatureLearner(Learner):
     own; False says that each action has a feature vector of its own in every context. An episode
     has `horizon` steps: 1 is a contextual bandit. `few` adds an intercept itself; for the others a
     constant feature is the intercept. Rewards may be any finite numbers. initial: a LinearPolicy
-    that is deployed at the beginning; by default the one that the algorithm makes without data.
+    that is deployed at the beginning; by default the one that the algorithm makes without data. If
+    it is one function and episodes have one step, it is a protocol, and `few` adds a trial. lowest:
+    the least reward, which a floor is measured from.
     """
 
     kind = "linear learner"
@@ -63,20 +65,25 @@ class FeatureLearner(Learner):
         seed: int = 0,
         initial: LinearPolicy | None = None,
         gate: str = "open",
+        lowest: float = 0.0,
     ) -> None:
-        self.shape = Shape.of(horizon, features, actions, shared)
-        self._begin(
-            linear_form(algorithm, require_count("episodes", episodes)), episodes, seed, gate
-        )
-        self._knowledge = self._fresh()
+        self._take(Shape.of(horizon, features, actions, shared))
+        self.lowest = float(lowest)
         if initial is not None:
             self._checked_policy(initial)
+        form = linear_form(algorithm, require_count("episodes", episodes), initial)
+        self._begin(form, episodes, seed, gate)
+        self._knowledge = self._fresh()
         self._knowledge.begin_with(initial)
         self._deployed = self._knowledge.policy()
 
+    def _take(self, shape: Shape) -> None:
+        self.shape, self.horizon, self.actions = shape, shape.horizon, shape.actions
+
     def _fresh(self) -> RidgeKnowledge:
         spec = spec_of(self.algorithm, self.shape, self.episodes)
-        return RidgeKnowledge(self.shape, spec, self.seed, learner_stream(self.seed, MEMBERS))
+        members = learner_stream(self.seed, MEMBERS)
+        return RidgeKnowledge(self.shape, spec, self.seed, members, self.lowest)
 
     def __repr__(self) -> str:
         return (
@@ -91,13 +98,14 @@ class FeatureLearner(Learner):
         return 1 if self.shape.shared else 2
 
     @property
-    def _size_of_episode(self) -> int:
-        return self.shape.horizon
-
-    @property
     def policy(self) -> LinearPolicy:
         """The deployed policy: it acts, is compared, saved and evaluated without the learner."""
         return self._deployed
+
+    @property
+    def local_switches(self) -> int:
+        """The deployments: a policy on features changes as a whole."""
+        return self.deployments
 
     @property
     def actions_allowed(self) -> np.ndarray:  # [H, A]
@@ -267,6 +275,8 @@ class FeatureLearner(Learner):
         pending, policies = self._gate.pending, {"deployed": self._deployed}
         if pending is not None:
             policies["proposed"] = pending.policy
+        if self._knowledge.initial is not None:
+            policies["initial"] = self._knowledge.initial
         facts: dict[str, Any] = {
             "algorithm": self.algorithm.to_dict(),
             "shape": self.shape._asdict(),
@@ -277,11 +287,19 @@ class FeatureLearner(Learner):
             "gate": self.gate,
             "decisions": self._gate.to_dict(),
         }
+        if self.lowest:
+            facts["lowest"] = self.lowest
         arrays = self._knowledge.arrays(self.told)
         for name, policy in policies.items():
             facts[name], tables = policy.state()
             arrays |= {f"{name}.{part}": array for part, array in tables.items()}
         return facts, arrays
+
+    @classmethod
+    def _observations(cls, data: dict[str, Any]) -> Any:
+        from lowswitch.features.maps import features_from_dict
+
+        return features_from_dict(data)
 
     @classmethod
     def _from_state(
@@ -290,14 +308,17 @@ class FeatureLearner(Learner):
         if numbers is not None:
             raise ValueError("numbers are for tables; a learner with features needs none")
         learner = object.__new__(cls)
-        learner.shape = Shape.of(**facts["shape"])
+        learner._take(Shape.of(**facts["shape"]))
+        learner.lowest = facts.get("lowest", 0.0)
         algorithm = Algorithm.from_dict(facts["algorithm"])
         learner._begin(algorithm, facts["episodes"], facts["seed"], facts["gate"])
         learner.told = require_count("told", facts["told"], least=0, most=learner.episodes)
         knowledge = learner._knowledge = learner._fresh()
         knowledge.deployments = require_count("spent", facts["spent"], least=0)
         knowledge.restore(arrays, learner.told)
-        knowledge.begin_with(learner._saved_policy("deployed", facts, arrays))
+        knowledge.deployed = learner._saved_policy("deployed", facts, arrays)
+        if "initial" in facts:
+            knowledge.initial = learner._saved_policy("initial", facts, arrays)
         learner._deployed = knowledge.policy()
         decisions = facts["decisions"]
         if (decisions["pending"] is None) != ("proposed" not in facts):

@@ -1,6 +1,6 @@
-"""The deployment history: the list of row changes that says everything about a run.
+"""The deployment history: the list of row changes that determines everything about a run.
 
-Its switching costs, its exact regret and the PAC policy, the mixture of all policies of a run, are
+Its switching costs, its exact regret and the PAC policy (the mixture of all policies of a run) are
 functions of this list.
 """
 
@@ -25,9 +25,9 @@ from lowswitch.policy.tables import change_rows
 class History:
     """Row changes in order: after `episode` (counted from 0), row (`step`, `state`) plays `action`.
 
-    A mixture of policies has an action for each of its `members` in every row. A row of it is
-    listed when any of these actions changed. `before` is the mixture that the changes begin with;
-    where it is not given, all members played alike.
+    A mixture of policies has an action for each of its `members` in every row. Its row is listed if
+    any of these actions changed. `before` is the mixture before the first change; if it is not
+    given, all members played the same.
     """
 
     changes: np.ndarray  # [n, 3 + members]  episode, step, state, action of each member
@@ -38,13 +38,14 @@ class History:
             changes = np.asarray(self.changes)
         except ValueError:  # rows of different lengths
             changes = np.zeros(0, dtype=object)
-        if changes.size == 0 and changes.dtype == np.float64:  # an empty list has no kind
+        if changes.size == 0 and changes.dtype == np.float64:  # an empty list has no type
             shape = changes.shape if changes.ndim == 2 and changes.shape[1] else (0, 4)
             changes = np.zeros(shape, dtype=np.int64)
         if changes.ndim != 2 or changes.shape[1] < 4 or not has_integers(changes):
             raise ValueError(
-                "a history is integers [n, 4] (episode, step, state, action), or one action more"
-                f" for each further member of a mixture, not {changes.dtype} of {changes.shape}"
+                "a history is integers [n, 4] (episode, step, state, action), with one "
+                f"more action for each further member of a mixture, not {changes.dtype} "
+                f"of {changes.shape}"
             )
         object.__setattr__(self, "changes", changes)
 
@@ -66,14 +67,14 @@ class History:
 
     @property
     def action(self) -> np.ndarray:
-        """The actions [n]; [n, members] of mixtures."""
+        """The actions [n]; for mixtures [n, members]."""
         return self.changes[:, 3] if self.members == 1 else self.changes[:, 3:]
 
     @property
     def local_switches(self) -> int:
         """N_sw: the number of row changes.
 
-        A row of a mixture counts when it changed how often each action is played.
+        A row of a mixture counts if the share of some action changed.
         """
         return int(np.count_nonzero(self.switched))
 
@@ -82,7 +83,7 @@ class History:
         """Which row changes are local switches."""
         if self.members == 1:
             return np.ones(len(self.changes), dtype=bool)
-        # sorted, they say how many members play each action, and not which members
+        # sorted, they say how many members play each action, but not which
         laws = np.sort(self.changes[:, 3:], axis=1)
         order = np.lexsort((np.arange(len(laws)), self.state, self.step))
         rows, laws = self.changes[order, 1:3], laws[order]
@@ -110,12 +111,12 @@ class History:
 
 
 def all_members(initial: np.ndarray, members: int) -> np.ndarray:  # [members, H, S]
-    """A copy of the policy of each member, from that of all [H, S] or from a mixture."""
+    """A copy of the policy of each member, from one policy for all [H, S] or from a mixture."""
     return initial.copy() if initial.ndim == 3 else np.repeat(initial[None], members, axis=0)
 
 
 def first_of(policies: np.ndarray) -> np.ndarray:  # [H, S], or [members, H, S]
-    """What a run began with: one policy if its policies [members, H, S] were all alike."""
+    """The initial policy of a run: one policy if its policies [members, H, S] were all equal."""
     return policies[0] if (policies == policies[0]).all() else policies
 
 
@@ -123,19 +124,19 @@ _NOTHING = np.zeros(0)
 
 
 class RunCosts(NamedTuple):
-    """What some runs cost along the way, and what they had deployed in the end.
+    """The costs of some runs along the way, and their final policies.
 
-    What a kind of problem does not have is empty.
+    Fields that a kind of problem does not have are empty.
     """
 
-    regret: np.ndarray  # [runs, C]  of tables for rewards in [0, 1]; NaN if not asked for
+    regret: np.ndarray  # [runs, C]  for tables, with rewards in [0, 1]; NaN if not asked for
     local_switches: np.ndarray  # [runs, C]
     deployments: np.ndarray  # [runs, C]
     triggers: np.ndarray = _NOTHING  # [runs]
-    drowned: np.ndarray = _NOTHING  # [runs]  visits whose bonus was above H
-    policy: np.ndarray = _NOTHING  # [runs, H, S]; [runs, members, H, S] of mixtures
+    drowned: np.ndarray = _NOTHING  # [runs]  visits with a bonus above H
+    policy: np.ndarray = _NOTHING  # [runs, H, S]; for mixtures [runs, members, H, S]
     earned: np.ndarray = _NOTHING  # [runs]  the sum of all rewards
-    ended: np.ndarray = _NOTHING  # [runs]  episodes that were played, if a run may stop before all
+    ended: np.ndarray = _NOTHING  # [runs]  episodes played, if a run may stop early
     histories: tuple[History, ...] | None = None
 
     def part(self, first: int, last: int) -> RunCosts:
@@ -182,14 +183,24 @@ def evaluation_of(
         return evaluation, 0.0
     optimal = np.repeat(mdp.optimal_policy[None], members, axis=0)
     evaluation = evaluation._replace(best=value_policies(mdp.model, evaluation, optimal))
-    # a copy, which may be written to: for a read-only array the kernel would be compiled once more
+    # a writable copy: for a read-only array the kernel would be compiled once more
     given = np.array(policies, dtype=np.int64)
     return evaluation, evaluation.best - value_policies(mdp.model, evaluation, given)
 
 
 def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: Any) -> float:
-    """The regret of `episodes` episodes that began with the policy `initial` [H, S], or a mixture
-    [members, H, S], and changed it as the history says.
+    """The exact regret of a run, from its initial policy and its history.
+
+    Parameters
+    ----------
+    mdp
+        The problem.
+    history
+        The policy changes of the run.
+    episodes
+        The number of episodes.
+    initial
+        The initial policy [H, S], or a mixture [members, H, S].
     """
     from lowswitch.kernels.values import settle
 
@@ -212,8 +223,15 @@ def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: A
 def deployment_gaps(mdp: TabularMDP, history: History, *, initial: Any) -> np.ndarray:
     """How far each deployed policy is below the optimum under the start law: [deployments + 1].
 
-    The first is the policy `initial` [H, S], or a mixture [members, H, S]; the others follow the
-    deployments.
+    Parameters
+    ----------
+    mdp
+        The problem.
+    history
+        The policy changes of the run.
+    initial
+        The initial policy [H, S], or a mixture [members, H, S]. It is the first entry of the
+        result; the others follow the deployments.
     """
     from lowswitch.kernels.values import fill_gaps
 
@@ -226,20 +244,22 @@ def deployment_gaps(mdp: TabularMDP, history: History, *, initial: Any) -> np.nd
 
 
 def _first_law(mdp: TabularMDP, history: Any, initial: Any) -> np.ndarray:  # [members, H, S]
-    """What all members play before the first change, once it is known to fit the problem."""
+    """The policy of all members before the first change, after checking that it fits the
+    problem.
+    """
     if not isinstance(history, History):
         raise ValueError(f"a history is a lowswitch.History(changes), not {shown(history)}")
     if np.ndim(initial) != 3:
         return np.repeat(mdp.checked_policy(initial)[None], history.members, axis=0)
     if len(initial) != history.members:
         raise ValueError(
-            f"the first mixture has {len(initial)} members, and the history {history.members}"
+            f"the initial mixture has {len(initial)} members, but the history has {history.members}"
         )
     return np.stack([mdp.checked_policy(one) for one in initial])
 
 
 def fresh_account(gap: float, curve_points: np.ndarray) -> Account:
-    """An account of no episodes yet, for a first policy that is this far below the optimum."""
+    """An account without episodes, for an initial policy that is `gap` below the optimum."""
     return Account(
         balance=np.array([(0.0, gap, 0, 0)], dtype=BALANCE),
         curve_points=curve_points,
@@ -250,7 +270,7 @@ def fresh_account(gap: float, curve_points: np.ndarray) -> Account:
 def checked_changes(
     mdp: TabularMDP, history: History, first: np.ndarray
 ) -> np.ndarray:  # [n, 3 + members]
-    """The row changes of a history, once they are known to be in order, to fit the problem, and to
+    """The row changes of a history, after checking that they are in order, fit the problem, and
     change something in policies that begin as `first` [members, H, S].
     """
     changes = history.changes
@@ -272,7 +292,7 @@ def checked_changes(
 
 
 def _require_changes(changes: np.ndarray, began: np.ndarray) -> None:
-    """Every change of a row plays something else there than before, or it would be no switch."""
+    """Check that every change of a row changes its action; otherwise it would not be a switch."""
     if not len(changes):
         return
     order = np.lexsort((np.arange(len(changes)), changes[:, 2], changes[:, 1]))
@@ -306,10 +326,10 @@ def require_starts(mdp: TabularMDP, episodes: int) -> None:
 class PacPolicy:
     """The uniform mixture of all policies of a run: Bai et al. 2019, Corollary 4.
 
-    To play it, draw one of the policies of the `episodes` episodes, each with the same
-    probability. Its value is the average of their values, so that under a start law it is regret /
-    K below the optimum. It holds the first policy and the row changes: its memory grows with the
-    switches, not with K.
+    To play it, draw one of the policies of the `episodes` episodes, each with the same probability.
+    Its value is the average of their values, so under a start law it is regret / K below the
+    optimum. It stores the initial policy and the row changes: its memory grows with the switches,
+    not with K.
     """
 
     initial: np.ndarray  # [H, S], or [members, H, S]
@@ -318,7 +338,7 @@ class PacPolicy:
 
     @property
     def weights(self) -> np.ndarray:  # [deployments + 1]
-        """The probability of the first policy and of the one after each deployment."""
+        """The probability of the initial policy and of the policy after each deployment."""
         ends = np.append(np.unique(self.history.episode) + 1, self.episodes)
         return np.diff(ends, prepend=0) / self.episodes
 
@@ -347,20 +367,20 @@ class PacPolicy:
         mixed = len(shape) == 2 and initial.shape == (self.history.members, *shape)
         fits = initial.ndim == 2 or mixed
         if not fits or not has_integers(initial) or (initial < 0).any():
-            raise ValueError("its first policy is none")
+            raise ValueError("its initial policy is not a policy")
         inside = (changes >= 0).all() and (changes[:, 1:3] < shape).all()
         if not (inside and (changes[:, 0] < self.episodes).all()):
-            raise ValueError("its changes lie outside of its policy or its episodes")
+            raise ValueError("its changes lie outside its policy or its episodes")
         if (np.diff(changes[:, 0]) < 0).any():
             raise ValueError("its changes are not in order")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the mixture; `PacPolicy.load` reads it back."""
+        """Write the mixture; `PacPolicy.load` reads it."""
         storage.save(path, "pac policy", self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PacPolicy:
-        """Read the mixture that `save` wrote."""
+        """Read a mixture that `save` wrote."""
         return storage.load(path, "pac policy", cls)
 
     def __repr__(self) -> str:

@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import require_count, require_seed, require_truth, require_word
+from lowswitch.checks import (
+    has_integers,
+    require_count,
+    require_seed,
+    require_truth,
+    require_word,
+    shown,
+)
 from lowswitch.io import archive, storage
 from lowswitch.io.files import read_bytes
 from lowswitch.policy.choice import Choice
+from lowswitch.policy.spaces import Spaces
 from lowswitch.review.board import Reviewed
 from lowswitch.review.gate import Gate
 
@@ -43,8 +51,11 @@ class Learner(Reviewed):
 
     kind: str  # of its files
     algorithm: Algorithm
+    horizon: int
+    actions: int
     episodes: int
     seed: int
+    spaces: Spaces | None = None  # of the environment that it plays; saved with it
 
     @overload
     def __new__(cls, algorithm: Algorithm, *, states: int, **options: Any) -> TableLearner: ...
@@ -94,6 +105,11 @@ class Learner(Reviewed):
         return self._gate.applied if self.gate == "review" else self.proposed
 
     @property
+    def local_switches(self) -> int:
+        """The parts of the policy that have changed, summed over all deployments."""
+        raise NotImplementedError
+
+    @property
     def proposed(self) -> int:
         """How many proposals were put to the board, approved or not; a budget counts these."""
         return int(self._knowledge.deployments)
@@ -119,7 +135,7 @@ class Learner(Reviewed):
     # ---- asking and telling ----------------------------------------------------------------------
 
     def evidence(
-        self, proposal: Any = None, posterior: Any = None, *, doubtful: bool = True
+        self, proposal: Any = None, posterior: Any = None, *, rule: int | None = None
     ) -> Any:
         """What the posterior says of a proposal; None if it cannot judge one."""
 
@@ -132,27 +148,50 @@ class Learner(Reviewed):
         return choice
 
     def predict(self, observations: Any, step: int | None = None) -> Any:
-        """The action for an observation in the next episode, or an array of them for several.
+        """The action for an observation in the next episode, or those for several.
 
-        observations: a state, or an array of states; with features a vector [d], or [n, d] of
-        several ([A, d] and [n, A, d] where each action has features of its own). step: how many
-        steps the episode has had; it may be left out only if episodes have one step, because the
-        policy may play something else at each step. A deployed mixture plays one of its policies
-        for the whole episode, so tell the episode before you predict for the one after it.
+        A learner that was made for an environment, by `learn` or `learner_for`, takes what the
+        environment observes and returns what the environment takes: see `spaces`. Every other
+        learner takes a state, and with features a vector [d] ([A, d] where each action has features
+        of its own), and returns the number of an action. Several observations are an array with one
+        more axis. step: how many steps the episode has had; it may be left out only if episodes
+        have one step, because the policy may play something else at each step. A deployed mixture
+        plays one of its policies for the whole episode, so tell the episode before you predict for
+        the one after it.
         """
-        given = np.asarray(observations)
-        single = given.ndim == self._observation_axes
-        if not single and given.ndim != self._observation_axes + 1:
+        h, spaces = self._checked_step(step), self.spaces
+        contexts, single = (
+            self._plain_contexts(observations) if spaces is None else spaces.contexts(observations)
+        )
+        actions: list[Any] = [self.act(one, h).action for one in contexts]
+        if spaces is not None:
+            actions = [spaces.action(number) for number in actions]
+        if single:
+            return actions[0]
+        return np.array(actions, dtype=np.int64) if spaces is None else spaces.stacked(actions)
+
+    def _plain_contexts(self, observations: Any) -> tuple[Any, bool]:
+        """The contexts of one observation or of several, and whether it is one."""
+        axes = self._observation_axes
+        if axes == 0 and isinstance(observations, tuple | dict):
             raise ValueError(
-                f"one observation has {self._observation_axes} axes and several have one more, not"
-                f" {given.ndim}"
+                f"{shown(observations)} has several parts, and this learner knows states by their"
+                " numbers, because it does not know the spaces of an environment; make it with"
+                " learn or learner_for of lowswitch.envs.gymnasium, or set learner.spaces ="
+                " spaces_of(env)"
             )
-        h = self._checked_step(step)
-        actions = [self.act(one, h).action for one in (given[None] if single else given)]
-        return actions[0] if single else np.array(actions, dtype=np.int64)
+        given = np.asarray(observations)
+        if axes == 0 and not has_integers(given):
+            raise ValueError(f"a state is a whole number, not {shown(observations)}")
+        single = given.ndim == axes
+        if not single and given.ndim != axes + 1:
+            raise ValueError(
+                f"one observation has {axes} axes and several have one more, not {given.ndim}"
+            )
+        return given[None] if single else given, single
 
     def _checked_step(self, step: int | None) -> int:
-        H = self._size_of_episode
+        H = self.horizon
         if step is None and H > 1:
             raise ValueError(
                 f"step is missing: an episode has {H} steps, and the policy may play something else"
@@ -163,11 +202,6 @@ class Learner(Reviewed):
     @property
     def _observation_axes(self) -> int:
         """How many axes one observation has."""
-        raise NotImplementedError
-
-    @property
-    def _size_of_episode(self) -> int:
-        """H, the steps of an episode."""
         raise NotImplementedError
 
     def tell(self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False) -> Any:
@@ -269,19 +303,19 @@ class Learner(Reviewed):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything needed to go on bit for bit."""
         with self._alone("save"):
-            storage.write(path, self.kind, *self._state())
+            storage.write(path, self.kind, *self._saved())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, numbers: dict[str, Any] | None = None) -> Self:
         """A learner that goes on where the saved one stopped; `numbers` as in the constructor."""
         family = cls._family_of(read_bytes(path))
         with storage.reading(path, family.kind) as (facts, arrays):
-            return family._from_state(facts, arrays, numbers)
+            return family._restored(facts, arrays, numbers)
 
     def to_bytes(self) -> bytes:
         """What `save` writes, for a database or a message; `from_bytes` checks and reads it."""
         with self._alone("save"):
-            return archive.to_bytes(self.kind, *self._state())
+            return archive.to_bytes(self.kind, *self._saved())
 
     @classmethod
     def from_bytes(cls, data: bytes, *, numbers: dict[str, Any] | None = None) -> Self:
@@ -292,7 +326,7 @@ class Learner(Reviewed):
         except archive.RefusedFileError as error:
             raise ValueError(f"what was given {error}") from error
         with storage.whole("the bytes hold", family.kind):
-            return family._from_state(facts, arrays, numbers)
+            return family._restored(facts, arrays, numbers)
 
     @classmethod
     def _family_of(cls, data: bytes) -> type[Self]:
@@ -309,8 +343,34 @@ class Learner(Reviewed):
         with self._alone("digest"):
             return archive.digest(*self._state())
 
+    def _saved(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """All that is saved: what learning goes on from, and the spaces, if there are any."""
+        facts, arrays = self._state()
+        if self.spaces is None:
+            return facts, arrays
+        return facts | {"spaces": self.spaces.to_dict()}, arrays | self._beginning()
+
+    def _beginning(self) -> dict[str, np.ndarray]:
+        """What it began with, if nothing else says so."""
+        return {}
+
+    @classmethod
+    def _restored(
+        cls, facts: dict[str, Any], arrays: dict[str, np.ndarray], numbers: dict[str, Any] | None
+    ) -> Self:
+        """The learner that `_saved` wrote."""
+        learner = cls._from_state(facts, arrays, numbers)
+        if "spaces" in facts:
+            learner.spaces = Spaces.from_dict(facts["spaces"], cls._observations)
+        return learner
+
+    @classmethod
+    def _observations(cls, data: dict[str, Any]) -> Any:
+        """How a saved learner sees what is observed."""
+        raise NotImplementedError
+
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Facts, as JSON can hold them, and arrays: all that is saved."""
+        """Facts, as JSON can hold them, and arrays: all that learning goes on from."""
         raise NotImplementedError
 
     @classmethod

@@ -22,10 +22,12 @@ from lowswitch.kernels.arrays import CELL, ROW, WAITING
 from lowswitch.learner import Batch, Learner, refuse_action
 from lowswitch.learners import Knowledge, ProblemSize, integrity, knowledge_of
 from lowswitch.learners.bounds import Bounds, checked_probability, checked_starts
+from lowswitch.learners.hypotheses import BY_ALL
 from lowswitch.learners.judgement import Judgement, Law
 from lowswitch.learners.knowledge import checked_actions
 from lowswitch.learners.numbers import spec_numbers
 from lowswitch.learners.posterior import ModelPosterior
+from lowswitch.policy.spaces import Numbering
 from lowswitch.policy.tables import TablePolicy
 from lowswitch.review.decisions import require_review
 from lowswitch.review.gate import Gate
@@ -62,6 +64,8 @@ class TableLearner(Learner):
     """
 
     kind = "learner"
+    # what it began with [members, H, S], if its knowledge and earlier files do not have that
+    _first: np.ndarray | None = None
     _knowledge: Knowledge
     _deployed: TablePolicy
 
@@ -93,6 +97,8 @@ class TableLearner(Learner):
         given = None if initial is None else checked_policy(initial, self._allowed)
         self._knowledge.begin(given)
         self._deployed = self._knowledge.policy()
+        if not self._knowledge.keeps_initial:
+            self._first = self.mixture.copy()
 
     def _require_memory(self) -> None:
         """Say before anything is built that not even the smallest tables fit."""
@@ -137,10 +143,6 @@ class TableLearner(Learner):
     def _observation_axes(self) -> int:
         return 0
 
-    @property
-    def _size_of_episode(self) -> int:
-        return self.horizon
-
     def policy_for(self, episode: int) -> np.ndarray:
         """The policy [H, S] that must play an episode, if nothing is deployed until then."""
         return self._deployed.table(require_count("episode", episode, least=0))
@@ -152,6 +154,11 @@ class TableLearner(Learner):
         Most algorithms have one member.
         """
         return self._deployed.actions
+
+    @property
+    def first_mixture(self) -> np.ndarray | None:
+        """What was deployed at the beginning [n, H, S]; None in files of earlier versions."""
+        return self._knowledge.initial() if self._knowledge.keeps_initial else self._first
 
     @property
     def q(self) -> np.ndarray:
@@ -318,15 +325,14 @@ class TableLearner(Learner):
         proposal: Proposal | None = None,
         posterior: ModelPosterior | None = None,
         *,
-        doubtful: bool = True,
+        rule: int | None = None,
     ) -> Judgement | None:
         """What the posterior says of a proposal, by default of the one that waits for a decision.
 
         `worth()` of the answer compares the proposed law with the deployed one, `worth(rows=...)`
         does so if only some rows change, and `row_worths` judges single rows. posterior: that of an
-        earlier moment. doubtful: whether untried actions may all be better or worse than expected
-        together, which older evidence did not consider. None if nothing is proposed, or the learner
-        keeps no model.
+        earlier moment. rule: that of the evidence, by default the newest one; 3 and 4 are those of
+        older records. None if nothing is proposed, or the learner keeps no model.
         """
         proposal = proposal or self.proposal()
         posterior = posterior or self.posterior()
@@ -334,7 +340,7 @@ class TableLearner(Learner):
             return None
         now, protocol = Law.equal(self.mixture), self._deployed.has_protocol
         new, initial = now.with_rows(proposal.rows), self._knowledge.initial()
-        posterior = dataclasses.replace(posterior, doubtful=doubtful)
+        posterior = dataclasses.replace(posterior, rule=rule or BY_ALL)
         return Judgement(posterior, now, new, initial, protocol=protocol)
 
     def _learn(
@@ -483,6 +489,13 @@ class TableLearner(Learner):
             facts["plain"] = False
         return facts, arrays
 
+    def _beginning(self) -> dict[str, np.ndarray]:
+        return {} if self._first is None else {"first": self._first}
+
+    @classmethod
+    def _observations(cls, data: dict[str, Any]) -> Numbering:
+        return Numbering.from_dict(data)
+
     @classmethod
     def _from_state(
         cls, facts: dict[str, Any], arrays: dict[str, np.ndarray], numbers: dict[str, Any] | None
@@ -507,6 +520,8 @@ class TableLearner(Learner):
             learner._restore_gate(facts["gate"], arrays["allowed_now"])
             learner._keep_to(numbers)
         learner._deployed = learner._knowledge.policy()
+        if "first" in arrays:
+            learner._first = learner._checked_policy(arrays["first"])
         return learner
 
     def _restore_gate(self, facts: dict[str, Any], allowed: np.ndarray) -> None:

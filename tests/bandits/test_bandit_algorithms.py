@@ -369,7 +369,7 @@ def test_gamma_and_c_are_positive(gamma):
 def test_p_lies_between_0_and_1(p):
     with pytest.raises(
         ValueError,
-        match="p must lie strictly between 0 and 1, not .*; 0.05 lets the guarantee fail",
+        match="p must lie strictly between 0 and 1, not .*; with 0.05 the guarantee may fail",
     ):
         bandits.log_log(p=p)
 
@@ -390,7 +390,7 @@ def test_other_mistakes_are_named():
     with pytest.raises(
         ValueError,
         match=(
-            "explore-then-commit on a grid is for 2 arms, not 3; bandits.base is its extension to"
+            "explore-then-commit on a grid needs 2 arms, not 3; bandits.base is its extension to"
             " more"
         ),
     ):

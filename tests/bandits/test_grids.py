@@ -73,8 +73,8 @@ def test_a_grid_of_ones_own():
             "minimax",
             1,
             (
-                "batches must be a whole number from 2 to .*, not 1; what is seen in one batch has"
-                " no use but in a next"
+                "batches must be a whole number from 2 to .*, not 1; the data of one batch are"
+                " useful only in a later batch"
             ),
         ),
         ("minimax", 2.5, "batches must be a whole number from 2 to .*, not 2.5"),
@@ -122,7 +122,7 @@ def test_a_grid_that_does_not_fit_the_pulls_is_refused():
     with pytest.raises(
         ValueError,
         match=(
-            "batches must be at most the number of pulls, 10, not 11; take fewer batches or more"
+            "batches must be at most the number of pulls, 10, not 11; use fewer batches or more"
             " pulls"
         ),
     ):

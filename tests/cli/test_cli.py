@@ -98,7 +98,7 @@ def test_what_compare_saves_is_plotted_later(capsys, tmp_path):
     assert call(f"plot {tmp_path}/both {tmp_path}/c.npz --out {tmp_path}/a.svg") == 0
     assert capsys.readouterr().out.count("ucb-h:c=0.05") == 2  # once on each problem
     for arguments, message in (
-        (f"plot {tmp_path}/both --label one --out {tmp_path}/b.png", "2 runs and 1 labels"),
+        (f"plot {tmp_path}/both --label one --out {tmp_path}/b.png", "2 runs but 1 labels"),
         (f"plot {tmp_path} --out {tmp_path}/b.gif", "must end in"),
         (f"plot {tmp_path}/a.svg", "is not a lowswitch file"),
     ):
@@ -263,7 +263,7 @@ def test_a_run_on_a_terminal_shows_progress_and_an_interrupt_leaves_nothing_behi
     os.close(ours)
     assert b"loading the kernels" in seen
     assert b" left" in seen
-    assert b"lowswitch: interrupted, no file is half written" in seen
+    assert b"lowswitch: interrupted; no file is half written" in seen
     assert os.listdir(tmp_path) == []
 
 
@@ -379,3 +379,14 @@ def test_a_policy_is_evaluated_on_a_ledger(tmp_path, capsys):
     assert "1 report left out" in shown
     assert main(["evaluate", *files, "--after", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["samples"] == 2
+
+
+def test_a_failed_comparison_leaves_no_empty_folder(tmp_path):
+    given = ["compare", "--env", "riverswim", "--episodes", "10", "--seeds", "1"]
+    twice = ["--algorithm", "ucb-h", "--algorithm", "ucb-h"]
+    folder, there = tmp_path / "new", tmp_path / "there"
+    there.mkdir()
+    for one in (folder, there):
+        assert main([*given, *twice, "--save", str(one)]) != 0
+    assert not folder.exists()
+    assert there.exists()

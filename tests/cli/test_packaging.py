@@ -1,11 +1,14 @@
 """The files of `packaging/` name what is there, and their commands are commands."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from lowswitch.cli import commands, syntax
+from served import Served
 
 ROOT = Path(__file__).parents[2]
 PACKAGING = ROOT / "packaging"
@@ -14,7 +17,8 @@ PACKAGING = ROOT / "packaging"
 def test_the_container_is_built_of_files_that_exist():
     text = (PACKAGING / "Containerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    known = r"FROM|WORKDIR|COPY|RUN|ENV|USER|VOLUME|EXPOSE|HEALTHCHECK|STOPSIGNAL|ENTRYPOINT"
+    assert "hatch_build.py" in text  # without which pip cannot build it
+    known = r"FROM|ARG|WORKDIR|COPY|RUN|ENV|USER|VOLUME|EXPOSE|HEALTHCHECK|STOPSIGNAL|ENTRYPOINT"
     assert all(re.match(rf"({known}) ", line) for line in lines)
     for line in lines:
         if line.startswith("COPY") and "--from" not in line:
@@ -47,6 +51,72 @@ def test_what_is_installed_can_sign_anchors():
     assert re.search(rf"install -d -o lowswitch .* {folder}\b", container)
 
 
-def test_the_timer_starts_the_backup():
-    assert (PACKAGING / "lowswitch-backup.service").exists()
-    assert "OnCalendar=" in (PACKAGING / "lowswitch-backup.timer").read_text(encoding="utf-8")
+def unit(name):
+    """The settings of a unit, each with all its values."""
+    found = {}
+    for line in (PACKAGING / name).read_text(encoding="utf-8").splitlines():
+        key, mark, value = line.partition("=")
+        if mark and not line.startswith("#"):
+            found.setdefault(key, []).append(value)
+    return found
+
+
+@pytest.mark.parametrize("name", ["backup", "anchor", "verify"])
+def test_a_timer_starts_a_job_whose_failure_is_heard_of(name):
+    assert unit(f"lowswitch-{name}.timer")["OnCalendar"]
+    job = unit(f"lowswitch-{name}.service")
+    assert job["OnFailure"] == ["lowswitch-failed@%n.service"]
+    assert (PACKAGING / "lowswitch-failed@.service").exists()
+    line = job["ExecStart"][0].split()
+    assert line[0] == "/opt/lowswitch/bin/lowswitch"
+    options = syntax.parser(commands.COMMANDS).parse_args(line[1:])
+    assert options.ledger == name
+    if name != "verify":  # which writes nothing
+        (folder,) = job["ReadWritePaths"]
+        assert str(options.out).startswith(folder)
+
+
+def test_a_backup_needs_its_disk():
+    job = unit("lowswitch-backup.service")
+    (folder,) = job["RequiresMountsFor"]
+    assert f"--out {folder} " in job["ExecStart"][0]
+    # "+" leaves out the unit's own view of the disk, in which each of its paths is a mount
+    assert job["ExecStartPre"] == [f"+/usr/bin/mountpoint -q {folder}"]
+
+
+def test_a_server_whose_database_is_away_starts_again_for_ever():
+    service = unit("lowswitch.service")
+    assert service["StartLimitIntervalSec"] == ["0"]
+    assert service["Restart"] == ["always"]
+    assert int(service["RestartSec"][0]) >= 5
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd comes with the system")
+def test_the_units_are_hardened(tmp_path):
+    for name in ("lowswitch", "lowswitch-backup", "lowswitch-anchor", "lowswitch-verify"):
+        line = ["systemd-analyze", "security", "--offline=yes", "--threshold=20"]
+        ran = subprocess.run([*line, PACKAGING / f"{name}.service"], capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stdout[-200:] + ran.stderr
+
+
+def test_the_alerts_are_about_metrics_that_exist(tmp_path):
+    yaml = pytest.importorskip("yaml")
+    groups = yaml.safe_load((PACKAGING / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert all(rule["annotations"]["summary"] for rule in rules)
+    named = {one for rule in rules for one in re.findall(r"lowswitch_\w+", rule["expr"])}
+    with Served(tmp_path) as served:
+        text = served.request("GET", "/metrics", role="auditor")[2].decode()
+    known = set(re.findall(r"# TYPE (\w+)", text))
+    assert named <= known
+    assert {"lowswitch_freeze_unrecorded", "lowswitch_last_backup_timestamp_seconds"} <= named
+    if shutil.which("promtool"):
+        line = ["promtool", "check", "rules", PACKAGING / "alerts.yaml"]
+        subprocess.run(line, check=True, capture_output=True)
+
+
+def test_a_probe_does_not_end_a_server_whose_database_is_away():
+    """It can still FREEZE."""
+    for name in ("Containerfile", "compose.yaml"):
+        text = (PACKAGING / name).read_text(encoding="utf-8")
+        assert re.findall(r"8642(/\w+)", text) == ["/healthz"]

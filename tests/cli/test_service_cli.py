@@ -40,7 +40,7 @@ def test_tokens_by_the_command_line(tmp_path, capsys):
     assert listed.count("Dr Vega") == 2
     assert token.split(".")[1].strip() not in listed
     identity = made_too.split(".")[0]
-    assert "works no more" in run(capsys, "token", "revoke", address, identity, "--by", "me")[1]
+    assert "is revoked" in run(capsys, "token", "revoke", address, identity, "--by", "me")[1]
     states = {
         one["id"]: one["state"]
         for one in json.loads(run(capsys, "token", "list", address, "--json")[1])
@@ -196,7 +196,7 @@ def test_the_commands_of_the_page_are_commands():
     text = "\n".join([*(line for some in found for line in some), *texts[2:]])
     lines = re.findall(
         r"^ *(?:ExecStart=|\S*\$\(|as_|podman .* exec -T ledger )?(?:/opt/lowswitch/bin/)?"
-        r"lowswitch ([^|)>\n]*)",
+        r"lowswitch ([^|)<>\n]*)",
         text.replace("\\\n", " ").replace("${PORT}", "8642"),
         re.MULTILINE,
     )
@@ -264,3 +264,34 @@ def test_the_chart_and_a_row_say_what_the_learner_knows(tmp_path):
     assert len(row.decisions) == chart.changes[h, x]
     with pytest.raises(LedgerError, match="there is no state"):
         ledger.row(0, 99)
+
+
+def test_a_start_that_fails_is_a_line_of_the_log(tmp_path):
+    line = [sys.executable, "-m", "lowswitch", "serve", str(tmp_path / "none.db")]
+    ran = subprocess.run(line, capture_output=True, text=True)
+    said = [json.loads(one) for one in ran.stderr.splitlines()]
+    assert (ran.returncode, said[-1]["level"], said[-1]["event"]) == (2, "error", "failed")
+    assert "there is no ledger" in said[-1]["says"]
+    ran = subprocess.run([*line, "--log-level", "off"], capture_output=True, text=True)
+    assert ran.stderr.startswith("lowswitch: there is no ledger")
+
+
+def test_the_version_names_the_commit_of_a_clone_and_of_what_was_built_in_one(
+    tmp_path, monkeypatch, capsys
+):
+    from lowswitch.io import setting
+
+    package = tmp_path / "site-packages" / "lowswitch"
+    (package / "io").mkdir(parents=True)
+    monkeypatch.setattr(setting, "__file__", str(package / "io" / "setting.py"))
+    monkeypatch.setattr(setting, "commit_of", lambda _: "f" * 40 + "-dirty")
+    assert setting.with_commit("0.1.0") == "0.1.0"  # some other repository around it
+    (package / "commit.txt").write_text("0123456789abcdef\n")
+    with pytest.raises(SystemExit):
+        commands.main(["--version"])
+    assert capsys.readouterr().out == "lowswitch 0.1.0 (0123456789ab)\n"
+    clone = tmp_path / "clone" / "src" / "lowswitch" / "io"
+    clone.mkdir(parents=True)
+    (tmp_path / "clone" / "pyproject.toml").touch()
+    monkeypatch.setattr(setting, "__file__", str(clone / "setting.py"))
+    assert setting.with_commit("0.1.0") == f"0.1.0 ({'f' * 12}-dirty)"

@@ -268,7 +268,7 @@ def test_a_damaged_checkpoint(tmp_path):
         facts,
         {name: array for name, array in arrays.items() if name != "tables_rows"},
     )
-    with pytest.raises(ValueError, match="no whole checkpoint.*delete it to begin anew"):
+    with pytest.raises(ValueError, match="not a complete checkpoint.*delete it to start again"):
         concurrent.run(**arguments)
     for name, array in (
         ("log_changes", arrays["log_changes"][:-1]),
@@ -281,8 +281,8 @@ def test_a_damaged_checkpoint(tmp_path):
         storage.write(file, "concurrent checkpoint", facts, arrays | {name: array})
         with pytest.raises(
             ValueError,
-            match="no whole checkpoint .*(states that were|is .* of|points of its curve)"
-            ".*delete it to begin anew",
+            match="not a complete checkpoint .*(states of|is .* of|points of its curve)"
+            ".*delete it to start again",
         ):
             concurrent.run(**arguments)
     file.write_bytes(b"nonsense")
@@ -312,7 +312,7 @@ def test_a_save_that_fails_hides_nothing(tmp_path):
             checkpoint=folder / "run.npz",
         )
     (note,) = caught.value.__notes__  # There is no other note, which would promise a checkpoint.
-    assert "what was reached since the last checkpoint is lost: cannot write" in note
+    assert "the progress since the last checkpoint is lost: cannot write" in note
     folder.mkdir()
     limit = 1000
     with pytest.warns(RuntimeWarning, match="the last checkpoint was not written"):
@@ -358,7 +358,7 @@ def test_an_interrupt_keeps_what_was_reached(tmp_path, interruptible, monkeypatc
     with pytest.raises(KeyboardInterrupt) as caught:
         concurrent.run(mdp, algorithm, 2 * 10**9, machines=7, checkpoint=file)
     assert caught.value.__notes__ == [
-        f"the checkpoint {str(file)!r} is kept; the same call goes on from there"
+        f"the checkpoint {str(file)!r} is saved; repeat this call to resume from it"
     ]
     _, arrays = storage.read(file, "concurrent checkpoint")
     told = int(arrays["rounds_totals"][0]["learned"])

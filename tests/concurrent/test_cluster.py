@@ -224,7 +224,7 @@ def test_a_lost_head_is_an_error_and_the_checkpoint_is_kept(tmp_path):
         timeout=120,
     )
     assert "the head of the Ray cluster at" in done.stdout, done.stderr[-3000:]
-    assert "'run.npz' is kept; the same call goes on from there False" in done.stdout
+    assert "'run.npz' is saved; repeat this call to resume from it False" in done.stdout
     assert done.returncode == 0
     facts, _ = storage.read(tmp_path / "run.npz", "concurrent checkpoint")
     assert facts["setting"]["machines"] == 2
@@ -352,7 +352,7 @@ def test_a_full_cluster_is_an_error_in_bounded_time(open_fleet, monkeypatch):
     with pytest.raises(
         FleetError,
         match=(
-            "no worker became available within 1 s; see with `ray status` whether the cluster has"
+            "no worker became available within 1 s; check with `ray status` whether the cluster has"
             " free CPUs"
         ),
     ):

@@ -228,7 +228,7 @@ def test_the_command_passes_options_to_gymnasium(capsys):
     )
     assert said["regret"] == {"mean": None, "sd": None, "per_seed": [None]}
     assert commands.main([*COMMAND, "--horizon", "5"]) == 2
-    assert "are for --gymnasium" in capsys.readouterr().err
+    assert "apply to --gymnasium" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def test_episodes_that_always_kill_are_named():
         with pytest.raises(
             FleetError,
             match=(
-                r"episode 10 took 3 workers with it, .* killed by SIGKILL; raise the fleet's"
+                r"episode 10 killed 3 workers, .* killed by SIGKILL; raise the fleet's"
                 r" patience .* InProcess"
             ),
         ):
@@ -195,13 +195,13 @@ def test_a_worker_that_stops_in_the_middle_of_its_reply_is_lost(worker):
     worker.send(Assignment((1, 0), zeros(), NONE, MEGABYTES))
     assert worker.connection.poll(DEADLINE)
     os.kill(worker.process.pid, signal.SIGSTOP)
-    with pytest.raises(WorkerLostError, match="it lives, but its pipe is broken"):
+    with pytest.raises(WorkerLostError, match="it is alive, but its pipe is broken"):
         worker.receive()
 
 
 def test_a_worker_that_stops_in_the_middle_of_its_assignment_is_lost(worker):
     os.kill(worker.process.pid, signal.SIGSTOP)
-    with pytest.raises(WorkerLostError, match="it lives, but its pipe is broken"):
+    with pytest.raises(WorkerLostError, match="it is alive, but its pipe is broken"):
         worker.send(Assignment((1, 0), zeros(), NONE, MEGABYTES))
 
 
@@ -381,7 +381,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
     with driver(tmp_path, PLAY, guard="True", trouble="hang") as process:
         _, errors = process.communicate(timeout=DEADLINE)
     assert process.returncode == 1
-    assert 'put what it does under `if __name__ == "__main__":`' in errors.splitlines()[-1]
+    assert 'put its code under `if __name__ == "__main__":`' in errors.splitlines()[-1]
     assert errors.count("Traceback") == 1  # the driver's own, none of a worker
 
 

@@ -80,9 +80,7 @@ def test_a_lost_piece_is_handed_out_again_in_halves_until_one_episode_is_to_blam
     reached = [(lost.low, lost.high)]
     with pytest.raises(
         FleetError,
-        match=(
-            "episode 44 took 4 workers with it, the last one: it fell; raise the fleet's patience"
-        ),
+        match=("episode 44 killed 4 workers, the last one: it fell; raise the fleet's patience"),
     ):
         while True:
             round_.replay(lost, "it fell")
@@ -321,7 +319,7 @@ def test_episodes_that_become_slow_are_played_in_small_pieces(monkeypatch):
 def test_the_one_episode_in_a_long_piece_that_kills_is_named(monkeypatch):
     stage = Stage(monkeypatch, Toy(), [], pace=lambda policy: 0.0, fatal=1337, patience=2.0).start()
     stage.play(NONE, np.arange(1000))
-    reason = "episode 1337 took .* workers with it, the last one: it fell off the stage"
+    reason = "episode 1337 killed .* workers, the last one: it fell off the stage"
     with pytest.raises(FleetError, match=reason):
         stage.play(NONE, np.arange(1000, 2000))
     assert stage.lost <= 10  # 500 episodes, 250, 125, ..., 1
@@ -336,7 +334,7 @@ def test_a_piece_is_to_blame_for_workers_that_die_when_they_first_hear_of_it(mon
         raise WorkerLostError("it fell off the stage")
 
     monkeypatch.setattr(StageWorker, "send", falls)
-    with pytest.raises(FleetError, match=f"episode 7 took {scheduler.LIVES} workers with it"):
+    with pytest.raises(FleetError, match=f"episode 7 killed {scheduler.LIVES} workers"):
         stage.play(NONE, np.array([7]))
 
 

@@ -13,7 +13,7 @@ from exam import MACHINES, RULES, StaysOpen, in_turn, overwrites, same_rounds, s
 from lowswitch import concurrent
 from lowswitch.concurrent import Gymnasium, InProcess, PlayError, Processes, System
 from lowswitch.concurrent.sources import Tabular, episode_seed
-from lowswitch.envs.gymnasium import bridge
+from lowswitch.envs.gymnasium import bridge, playing
 from lowswitch.kernels.streams import stream_key
 
 pytestmark = pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning")  # Short runs warn.
@@ -31,7 +31,7 @@ def told_one_by_one(algorithm):
     learner = bridge.learner_for(env, algorithm, horizon=8, episodes=LAKE_EPISODES)
     for k in range(LAKE_EPISODES):
         switch = learner.tell(
-            *bridge.play_episode(env, learner.policy, seed=episode_seed(stream_key(0), k))
+            *playing.play_episode(env, learner.policy, seed=episode_seed(stream_key(0), k))
         )
         parts += [] if switch is None else [switch.changes]
     return np.concatenate(parts)
@@ -104,7 +104,7 @@ def test_a_play_may_do_what_it_likes_with_its_arguments():
 
 
 def test_a_real_system_is_not_speculated_with():
-    with pytest.raises(ValueError, match="would condition the data on where they went"):
+    with pytest.raises(ValueError, match="would bias the data"):
         concurrent.run(
             system_of(PROBLEMS["dense"]()), ALGORITHMS["ucb2-h"], 10, machines=2, rule="speculate"
         )
@@ -113,7 +113,7 @@ def test_a_real_system_is_not_speculated_with():
 @pytest.mark.parametrize("bad", [7, gymnasium.make("FrozenLake-v1"), lambda: 5])
 def test_what_is_no_environment(bad):
     with pytest.raises(
-        ValueError, match="an environment is a registered name|is no Gymnasium environment"
+        ValueError, match="an environment is a registered name|is not a Gymnasium environment"
     ):
         Gymnasium(bad, horizon=5)
 
@@ -191,7 +191,7 @@ def answers(states, actions, rewards):
         (answers([0, 1], [0, 0], ["a", "b"]), "malformed trajectories"),
         (
             answers([0, 1], [0, 1], [0.0, 0.0]),
-            "step 1, machine 0: play took action 1 in state 1, the policy takes 0",
+            "step 1, machine 0: play took action 1 in state 1, but the policy takes 0",
         ),
         (lambda policy, episodes: 1 / 0, "play raised ZeroDivisionError"),
     ],
@@ -251,8 +251,8 @@ class Strange(gymnasium.Env):
             3,
             0.0,
             (
-                "step 1, machine 0: ValueError: the environment observes 3 at step 1, outside of"
-                r" its states Discrete\(3\)"
+                "step 1, machine 0: ValueError: the environment observes 3 at step 1: 3 is"
+                r" outside of its observations, Discrete\(3\)"
             ),
         ),
         (-1, 0.0, "observes -1 at step 1"),
@@ -261,11 +261,11 @@ class Strange(gymnasium.Env):
             1,
             2.0,
             (
-                r"step 0, machine 0: the reward 2 lies outside of reward_range \(0, 1\); .*at least"
+                r"step 0, machine 0: the reward 2 lies outside reward_range \(0, 1\); .*at least"
                 r" reward_range=\(0, 2\), on the command line --reward-range=0,2"
             ),
         ),
-        (1, float("nan"), "step 0, machine 0: the reward nan lies outside"),
+        (1, float("nan"), "step 0, machine 0: the environment paid nan at step 0"),
     ],
 )
 def test_what_an_environment_must_not_do(seen, paid, named):
@@ -314,3 +314,16 @@ def test_an_environment_that_raises_names_the_place_and_the_run_goes_on(fleet, t
     same_rounds(run, whole)
     assert run.history[0].changes.tolist() == whole.history[0].changes.tolist()
     assert set(multiprocessing.active_children()) == set(before)
+
+
+def test_a_range_that_the_tables_say_is_named():
+    with pytest.raises(
+        PlayError, match=r"which is reward_range=\(-100, 0\), .* --reward-range=-100,0"
+    ):
+        concurrent.run(
+            Gymnasium("CliffWalking-v1", horizon=3),
+            ALGORITHMS["ucb2-h"],
+            5,
+            machines=1,
+            progress=False,
+        )

@@ -137,7 +137,7 @@ def test_a_file_of_other_semantics_is_refused_if_a_run_goes_on_from_it(kind, mon
     if not anew:
         assert archive.from_bytes(data, kind) == ({"told": 1}, {})
         return
-    says = f"semantics {OTHER}, .* semantics {archive.SEMANTICS}: .* use the version .* or {anew}"
+    says = f"semantics {OTHER}, .* semantics {archive.SEMANTICS}, .* use the version .* or {anew}"
     with pytest.raises(archive.RefusedFileError, match=says):
         archive.from_bytes(data, kind)
 
@@ -148,7 +148,7 @@ def test_a_learner_and_a_checkpoint_of_other_kernels_are_not_resumed(name, tmp_p
     with monkeypatch.context() as patch:
         patch.setattr(archive, "SEMANTICS", OTHER)
         KINDS[name].make(path)
-    with pytest.raises(ValueError, match=f"semantics {OTHER}, and this version of lowswitch has"):
+    with pytest.raises(ValueError, match=f"semantics {OTHER}, but this version of lowswitch has"):
         KINDS[name].use(path)
 
 
@@ -224,7 +224,7 @@ def test_what_compiled_code_would_trust_is_checked(name, array, field, value, re
     edited = arrays[array].copy()
     (edited if field is None else edited[field])[:] = value
     data = archive.to_bytes("learner", facts, arrays | {array: edited})
-    with pytest.raises(ValueError, match=f"the bytes hold no whole learner .*{reason}"):
+    with pytest.raises(ValueError, match=f"the bytes hold no complete learner .*{reason}"):
         ls.Learner.from_bytes(data)
 
 
@@ -234,10 +234,10 @@ def test_what_compiled_code_would_trust_is_checked(name, array, field, value, re
         ("rounds_totals", "last", 10**9, "it learned"),
         ("rounds_totals", "learned", 0, "its clock counts 11 deployments, not 0 to 0"),
         ("rounds_totals", "passed", 10**6, "it passed 1000000 points"),
-        ("rounds_plays", None, -1, "its plays are no counts"),
+        ("rounds_plays", None, -1, "its plays are not counts"),
         ("log_changes", None, 7, "its changes are not in the order|must be 0 to"),
-        ("window_actions", None, 9, "actions that were played ahead must be 0 to 1"),
-        ("window_rewards", None, np.nan, "rewards that were played ahead lie outside"),
+        ("window_actions", None, 9, "actions of episodes played ahead must be 0 to 1"),
+        ("window_rewards", None, np.nan, "rewards of episodes played ahead lie outside"),
         ("account_balance", "passed", 10**6, "it charged 1000000 points"),
         ("account_balance", "regret", np.nan, "regret must be finite numbers"),
     ],
@@ -249,7 +249,7 @@ def test_what_a_run_would_trust_is_checked(array, field, value, reason, tmp_path
     edited = arrays[array].copy()
     (edited if field is None else edited[field])[:] = value
     storage.write(path, "concurrent checkpoint", facts, arrays | {array: edited})
-    with pytest.raises(ValueError, match=f"is no whole checkpoint .*({reason})"):
+    with pytest.raises(ValueError, match=f"is not a complete checkpoint .*({reason})"):
         KINDS["speculation"].use(path)
 
 
@@ -332,7 +332,7 @@ def test_kept_work_that_cannot_be_written_is_not_lost(tmp_path, monkeypatch):
         raise ValueError("cannot write: No space left on device")
 
     monkeypatch.setattr(storage, "save", full)
-    with pytest.warns(RuntimeWarning, match="a result is not kept: .*No space left"):
+    with pytest.warns(RuntimeWarning, match="a result is not saved: .*No space left"):
         assert kept.get("curve", [1], lambda: {"a": np.ones(1)}, dict[str, np.ndarray])["a"] == 1
 
 

@@ -80,10 +80,10 @@ def test_a_file_without_its_arrays_is_refused(tmp_path):
     storage.write(
         tmp_path / "part.npz", "learner", facts, {"allowed": np.ones((1, 1, 1), dtype=bool)}
     )
-    with pytest.raises(ValueError, match="no whole learner"):
+    with pytest.raises(ValueError, match="no complete learner"):
         ls.Learner.load(tmp_path / "part.npz")
     storage.write(tmp_path / "runs.npz", "runs", {}, {})
-    with pytest.raises(ValueError, match="no whole runs"):
+    with pytest.raises(ValueError, match="no complete runs"):
         ls.load(tmp_path / "runs.npz")
 
 
@@ -149,12 +149,12 @@ def test_a_record_without_a_field_is_refused(tmp_path):
     for missing in ("algorithm", "curve", "history"):
         rest = {name: fact for name, fact in facts.items() if name != missing}
         storage.write(tmp_path / "record.npz", "runs", rest, arrays)
-        with pytest.raises(ValueError, match=f"no whole runs .*{missing}.*write it again"):
+        with pytest.raises(ValueError, match=f"no complete runs .*{missing}.*write it again"):
             storage.load(tmp_path / "record.npz", "runs", Record)
     for missing in ("values", "curve.times", "history.2.changes"):
         rest = {name: array for name, array in arrays.items() if name != missing}
         storage.write(tmp_path / "record.npz", "runs", facts, rest)
-        with pytest.raises(ValueError, match=f"no whole runs .*{missing}.*write it again"):
+        with pytest.raises(ValueError, match=f"no complete runs .*{missing}.*write it again"):
             storage.load(tmp_path / "record.npz", "runs", Record)
 
 

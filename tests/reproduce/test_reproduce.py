@@ -2,6 +2,7 @@
 
 import json
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from lowswitch import envs
 from lowswitch import reproduce as claims
 from lowswitch.cli.commands import main
 from lowswitch.kernels.compile import inline
-from lowswitch.reproduce import CLAIMS
+from lowswitch.reproduce import CLAIMS, lemmas, qlearning
 from lowswitch.reproduce.grades import Check, Finding, Grade
 from lowswitch.reproduce.lab import Effort, Lab
 from lowswitch.reproduce.lemmas import PRACTICAL, PROVABLE, Watch
@@ -19,6 +20,7 @@ from lowswitch.reproduce.machines import count_rounds
 from lowswitch.reproduce.open_questions import COARSE
 from lowswitch.reproduce.pseudocode import play_plain
 from lowswitch.reproduce.section import Section
+from lowswitch.runs.results import Curves
 
 TINY = Effort(
     name="tiny",
@@ -56,16 +58,17 @@ def grades(section):
     return [str(finding.grade) for finding in section.findings]
 
 
-SEEN, PRACTICALLY, HIDDEN, CONSISTENT, REVERSED, PROOF, CONTRADICTED = map(str, Grade)
+SEEN, OPEN, PRACTICALLY, BLUNT, HIDDEN, CONSISTENT, REVERSED, PROOF, CONTRADICTED = map(str, Grade)
 EXPECTED = {
-    # one state at c = 1; a small river at c = 1, where even this is little; the river at c = 0.05
-    "ucb2-h": [SEEN, HIDDEN, PRACTICALLY],
-    "ucb2-b": [SEEN, HIDDEN, PRACTICALLY, HIDDEN],  # and the gain of sqrt(H)
-    "pac": [SEEN, PRACTICALLY],
-    "rounds": [SEEN, HIDDEN],  # in so few episodes ten machines gain little
+    # one state at c = 1, where both learners have learned all so soon that neither switches more; a
+    # small river at c = 1, where even this is little; the river at c = 0.05
+    "ucb2-h": [BLUNT, HIDDEN, PRACTICALLY],
+    "ucb2-b": [BLUNT, HIDDEN, PRACTICALLY, HIDDEN],  # and the gain of sqrt(H)
+    "pac": [OPEN, PRACTICALLY],
+    "rounds": [OPEN, HIDDEN],  # in so few episodes ten machines gain little
     # in so few episodes the counts still grow
     "mistakes": [HIDDEN, REVERSED, REVERSED, CONTRADICTED],
-    "lemmas": [CONSISTENT, SEEN, SEEN, CONSISTENT],
+    "lemmas": [CONSISTENT, SEEN, CONSISTENT, CONSISTENT],
     "open": [],
     "errata": [],
 }
@@ -98,6 +101,7 @@ def finding(*checks, proved=True, **options):
 
 
 KEPT, BROKEN = Check("a", "1", True), Check("b", "2", False)
+DULL = Check("e", "5", False, sharpness=True)
 REFUTED = Check("c", "3", False, always=True)
 SURE, BUG = (Check("d", "4", holds, always=True, consistency=True) for holds in (True, False))
 
@@ -112,8 +116,34 @@ def test_a_grade_follows_from_the_rules():
     assert finding(SURE).grade == CONSISTENT
     assert finding(SURE, KEPT).grade == "seen"
     assert finding(SURE, BROKEN).grade == "not visible at this K"
+    assert finding(KEPT, constants_known=False).grade == "seen, constants unknown"
+    assert finding(KEPT, proved=False, constants_known=False).grade == "seen at a practical scale"
+    assert finding(KEPT, DULL).grade == "kept by the baseline too"
+    assert finding(KEPT, DULL, proved=False).grade == "kept by the baseline too"
+    assert finding(DULL, BROKEN).grade == "not visible at this K"
     assert finding(REFUTED, refuted=Grade.PROOF).grade == PROOF
     assert finding(BUG, REFUTED, refuted=Grade.PROOF).grade == "contradicted in practice"
+
+
+def grown(power, size=1e4):
+    """Runs on one state and two actions whose switches grow like this power of K, or like log K."""
+    episodes = np.unique(np.geomspace(1, 10**6, 200).round())
+    switches = np.log(episodes + 2) if power is None else episodes**power
+    zeros = np.zeros((1, len(episodes)))
+    curves = Curves(episodes, zeros, size * switches[None], zeros)
+    return types.SimpleNamespace(curves=curves, actions=2)
+
+
+def test_the_rule_about_switches_tells_a_logarithm_from_a_power():
+    slack = qlearning.SWITCH_SLACK
+    assert qlearning._switch_excess(grown(None)) == pytest.approx(-slack, abs=0.01)
+    assert qlearning._switch_excess(grown(0.1)) < 0
+    assert qlearning._switch_excess(grown(0.25)) > 0  # it passed a rule of 0.3
+
+
+def test_no_bad_run_of_32_excludes_only_shares_above_9_per_cent():
+    assert (1 - lemmas._largest_share(0, 32)) ** 32 == pytest.approx(0.05)
+    assert lemmas._largest_share(32, 32) == 1
 
 
 def test_a_value_that_is_no_number_breaks_its_rule():
@@ -134,9 +164,9 @@ def test_rounds_by_hand():
 
 def break_qlearning(fresh, name):
     """Make the Q-learning of fresh kernels wrong in one way."""
-    qlearning = fresh("qlearning")
-    for part, function in BREAKS[name](qlearning).items():
-        setattr(qlearning, part, inline(function))
+    kernels = fresh("qlearning")
+    for part, function in BREAKS[name](kernels).items():
+        setattr(kernels, part, inline(function))
 
 
 def swapped_alpha(right):

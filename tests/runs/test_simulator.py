@@ -41,6 +41,22 @@ def test_all_drivers_play_the_same_episodes(algorithm):
     assert run.history[0].changes.tolist() == runs.history[1].changes.tolist()
 
 
+@pytest.mark.parametrize("known", [1.5, None])
+def test_rounds_on_machines_have_the_regret_of_the_sequential_run(known, tmp_path):
+    river = ls.envs.Simulator(swim, start=begin, **SIZE, optimal_value=known, reward_range=(-1, 2))
+    runs = ls.simulate(river, ALGORITHMS[0], episodes=K, seeds=[5])
+    run = ls.concurrent.run(river, ALGORITHMS[0], episodes=K, machines=9, seed=5)
+    assert run.measure == runs.measure
+    assert run.regret == pytest.approx(runs.regret)
+    assert run.curves.regret == pytest.approx(runs.curves.regret)
+    assert (run.problem, run.fingerprint) == (runs.problem, runs.fingerprint)
+    assert run.measure in str(run.summary())
+    run.save(tmp_path / "run.npz")
+    assert ls.concurrent.load(tmp_path / "run.npz").measure == run.measure
+    without = ls.concurrent.run(river, ALGORITHMS[0], episodes=K, machines=9, seed=5, regret=False)
+    assert np.isnan(without.regret).all()
+
+
 def test_losses_are_called_sampled_everywhere(tmp_path):
     algorithm = ALGORITHMS[0]
     runs = ls.simulate(RIVER, algorithm, episodes=K, seeds=2)

@@ -384,3 +384,14 @@ def test_runs_of_different_length_say_so_in_the_table():
         ["long", "40", "3"],
     ]
     assert "20 episodes, 2 seeds" in str(ls.summary([short]))
+
+
+def test_a_table_names_a_stuck_seed_and_what_switches_of_mixtures_are():
+    mdp = ls.envs.random_mdp(states=3, seed=1)
+    runs = ls.simulate(mdp, ls.ucb2_hoeffding(c=0.05), episodes=50, seeds=5)
+    assert "times the median" not in str(ls.summary({"a": runs}))
+    stuck = replace(runs, regret=np.array([1.0, 1.0, 2.0, 1.0, 40.0]))
+    assert "a: seed 4 has 40.0 times the median regret (40 and 1)" in str(ls.summary({"a": stuck}))
+    mixed = ls.simulate(mdp, ls.psrl(members=4, deployments=3), episodes=50, seeds=5)
+    table = str(ls.summary({"a": runs, "mix": mixed}))
+    assert "local switches of mix are rows in which the mixture changed" in table

@@ -1,6 +1,6 @@
 """When the batches of a bandit algorithm end.
 
-A grid is an increasing tuple of pull counts, of which the last is the number of all pulls.
+A grid is an increasing tuple of pull counts; the last one is the total number of pulls.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def geometric_grid(pulls: int, batches: int) -> Ends:
 def log_log_grid(pulls: int) -> Ends:
     """Phases of floor(T^(1 - 2^-i)) pulls, i = 1, 2, ...: Cesa-Bianchi, Dekel, Shamir 2013.
 
-    The last phase is cut. From i = log2 log2 T on a phase is half of T, so there are at most
-    ceil(log2 log2 T) + 1 of them.
+    The last phase is cut short. From i = log2 log2 T on, a phase is half of T, so there are at most
+    ceil(log2 log2 T) + 1 phases.
     """
     ends = [0]
     while ends[-1] < pulls:
@@ -48,11 +48,11 @@ GRIDS: dict[str, Callable[[int, int], Ends]] = {
 
 
 def grid_ends(grid: str | Ends, pulls: int, batches: int) -> Ends:
-    """The grid of a name, or one given in full, for so many pulls."""
+    """The grid of a name, or a given grid, for `pulls` pulls."""
     if batches > pulls:
         raise ValueError(
-            f"batches must be at most the number of pulls, {pulls:,}, not {shown(batches)}; take"
-            " fewer batches or more pulls"
+            f"batches must be at most the number of pulls, {pulls:,}, not "
+            f"{shown(batches)}; use fewer batches or more pulls"
         )
     if isinstance(grid, str):
         return GRIDS[grid](pulls, batches)
@@ -65,7 +65,7 @@ def grid_ends(grid: str | Ends, pulls: int, batches: int) -> Ends:
 
 def checked_grid(grid: Any, batches: Any) -> str | Ends:
     """The name of a grid, or an increasing tuple with an end for each batch."""
-    way_out = "what is seen in one batch has no use but in a next"
+    way_out = "the data of one batch are useful only in a later batch"
     require_count("batches", batches, least=2, way_out=way_out)
     if isinstance(grid, str):
         if grid not in GRIDS:
@@ -82,8 +82,7 @@ def checked_grid(grid: Any, batches: Any) -> str | Ends:
         )
     if any(last <= first for first, last in itertools.pairwise((0, *ends))):
         raise ValueError(
-            f"a grid must increase from 1 on, not {shown(ends)}; sort it and leave out what is"
-            " there twice"
+            f"a grid must increase from 1 on, not {shown(ends)}; sort it and remove repeated counts"
         )
     if len(ends) != batches:
         raise ValueError(
@@ -93,13 +92,13 @@ def checked_grid(grid: Any, batches: Any) -> str | Ends:
 
 
 def _increasing(kind: GridKind, pulls: int, batches: int) -> Ends:
-    """The ends of a named grid in which no batch is empty."""
+    """The ends of a named grid without empty batches."""
     ends = batch_ends(kind, pulls, batches)
     for m, (before, end) in enumerate(itertools.pairwise((0, *ends))):
         if end <= before:
             raise ValueError(
-                f"{batches} batches are too many for {pulls:,} pulls: batches {m} and {m + 1} of"
-                f" the {kind} grid would both end at {end}; take fewer batches, more pulls or a"
-                " grid of your own"
+                f"{batches} batches are too many for {pulls:,} pulls: batches {m} and "
+                f"{m + 1} of the {kind} grid would both end at {end}; use fewer batches, "
+                "more pulls or a grid of your own"
             )
     return ends

@@ -1,6 +1,6 @@
 """The published bandit algorithms, each a frozen value.
 
-It says what is played, and bounds what that costs.
+An algorithm says which arm is played, and bounds its costs.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from lowswitch.checks import (
 
 @dataclass(frozen=True, kw_only=True)
 class BanditAlgorithm(ABC):
-    """What decides which arm is played, and when it may learn from what it saw."""
+    """Decides which arm is played, and when it may learn from the rewards."""
 
     name: ClassVar[str]
 
     @abstractmethod
     def batch_bound(self, arms: int, pulls: int) -> int:
-        """The most batches of a run."""
+        """An upper bound on the batches of a run."""
 
     @abstractmethod
     def switch_bound(self, arms: int, pulls: int) -> int:
-        """The most switches of a run."""
+        """An upper bound on the switches of a run."""
 
     def triggers(self, pulls: int) -> Triggers:
-        """The pull counts of an arm, up to a limit, at which a batch ends.
+        """The pull counts of an arm at which a batch ends, up to `pulls`.
 
-        There are none where batches end by a grid.
+        There are none if a grid ends the batches.
         """
         return Triggers(0, ())
 
     def ends(self, arms: int, pulls: int) -> Ends:
-        """The numbers of all pulls at which a batch ends, whatever was seen."""
+        """The total pull counts at which a batch ends, independent of the rewards."""
         pulls = require_size(arms, pulls)
         return (pulls,)
 
@@ -70,7 +70,7 @@ class BanditAlgorithm(ABC):
         return RECIPES[name](**options)
 
     def __str__(self) -> str:
-        """The command line's way to write it, without what is default."""
+        """The text that the command line accepts, without options at their defaults."""
         default = dataclasses.asdict(RECIPES[self.name]())
         options = [
             f"{key}={_written(value)}"
@@ -86,14 +86,14 @@ def _written(value: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class IndexPolicy(BanditAlgorithm):
-    """An index for each arm, and the pull counts of an arm at which an arm is chosen anew.
+    """An index for each arm, and the pull counts of an arm at which the next arm is chosen.
 
     The arm with the largest index is chosen.
     """
 
     @abstractmethod
     def triggers(self, pulls: int) -> Triggers:
-        """The pull counts of an arm, up to a limit, at which the next arm is chosen."""
+        """The pull counts of an arm at which the next arm is chosen, up to `pulls`."""
 
     @abstractmethod
     def regret_bound(self, means: Any, *, pulls: int) -> float:
@@ -114,16 +114,17 @@ class IndexPolicy(BanditAlgorithm):
 
 
 def _most_epochs(triggers: Triggers, arms: int, pulls: int) -> int:
-    """The most epochs of all arms together, the last one cut, that fit into these pulls.
+    """The greatest number of epochs of all arms together, the last one cut, that fit into these
+    pulls.
 
-    These are the shortest ones.
+    These are the shortest epochs.
     """
     single = arms * (triggers.every_until - 1)  # epochs of one pull
     if pulls <= single:
         return pulls
     lengths = np.sort(np.diff([triggers.every_until, *triggers.later]))
     ends = arms * np.concatenate([[0], np.cumsum(lengths)])
-    # the number of lengths that fit once for every arm
+    # how many lengths fit once for every arm
     whole = int(np.searchsorted(ends, pulls - single, side="right")) - 1
     left = pulls - single - int(ends[whole])
     return single + arms * whole + math.ceil(left / int(lengths[whole]))
@@ -153,8 +154,8 @@ class UCB2Policy(IndexPolicy):
 
     Auer, Cesa-Bianchi, Fischer 2002, Figure 2: tau(r) = ceil((1 + alpha)^r), a_{n,r} = sqrt((1 +
     alpha) ln(e n / tau(r)) / (2 tau(r))). An epoch that begins when tau(r_j + 1) is still tau(r_j)
-    plays nothing and changes no index, since a_{n,r} depends on r only through tau(r): the distinct
-    values of tau are all there is to know. The last epoch is cut when the pulls are spent.
+    plays nothing and changes no index, since a_{n,r} depends on r only through tau(r). So only the
+    distinct values of tau matter. The last epoch is cut when the pulls are spent.
     """
 
     name: ClassVar[str] = "ucb2"
@@ -169,7 +170,7 @@ class UCB2Policy(IndexPolicy):
         return float(self.alpha)
 
     def triggers(self, pulls: int) -> Triggers:
-        """The distinct values of tau(r) up to a limit."""
+        """The distinct values of tau(r) up to `pulls`."""
         return UCB2(eta=self.alpha, r_star=1).triggers(horizon=1, limit=pulls)
 
     def regret_bound(self, means: Any, *, pulls: int) -> float:
@@ -203,7 +204,7 @@ class UCB2Policy(IndexPolicy):
 class GridPolicy(BanditAlgorithm):
     """Batches that end at the pulls of a grid.
 
-    Arms are given up between them, and the last batch plays the best arm left.
+    Arms are dropped between batches, and the last batch plays the best remaining arm.
     """
 
     grid: str | Ends
@@ -214,26 +215,26 @@ class GridPolicy(BanditAlgorithm):
         object.__setattr__(self, "batches", int(self.batches))
 
     def ends(self, arms: int, pulls: int) -> Ends:
-        """The grid for so many pulls, in which each arm must be seen before the last batch."""
+        """The grid for `pulls` pulls, in which each arm must be played before the last batch."""
         pulls = require_size(arms, pulls)
         ends = grid_ends(self.grid, pulls, self.batches)
         if ends[-2] < arms:
             raise ValueError(
-                f"the last of {self.batches} batches begins after {ends[-2]} pulls, before each of"
-                f" {arms} arms was played once; take fewer batches, more pulls or a grid of"
-                " your own"
+                f"the last of {self.batches} batches begins after {ends[-2]} pulls, "
+                f"before each of {arms} arms was played once; use fewer batches, more "
+                "pulls or a grid of your own"
             )
         return ends
 
     def batch_bound(self, arms: int, pulls: int) -> int:
-        """M; a run with one arm left plays it to the end, in one batch."""
+        """M; a run with one remaining arm plays it to the end, in one batch."""
         return len(self.ends(arms, pulls))
 
     def switch_bound(self, arms: int, pulls: int) -> int:
-        """A - 1 in each batch but the last, which has one.
+        """A - 1 in each batch except the last, which has one.
 
-        A batch in which all A arms are left begins with the arm played last, and one with fewer
-        arms has at most A - 1 to go to.
+        A batch with all A arms begins with the arm played last, and a batch with fewer arms has at
+        most A - 1 to switch to.
         """
         return (self.batch_bound(arms, pulls) - 1) * (arms - 1) + 1
 
@@ -260,7 +261,7 @@ class BaSEPolicy(GridPolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class ExploreThenCommitPolicy(GridPolicy):
-    """Plays two arms equally until their confidence intervals part, and then the better one.
+    """Plays two arms equally until their confidence intervals separate, and then the better one.
 
     Perchet et al. 2016, section 3.
     """
@@ -278,11 +279,11 @@ class ExploreThenCommitPolicy(GridPolicy):
         return float(self.c)
 
     def ends(self, arms: int, pulls: int) -> Ends:
-        """The grid for so many pulls of two arms."""
+        """The grid for `pulls` pulls of two arms."""
         if arms != 2:
             raise ValueError(
-                f"explore-then-commit on a grid is for 2 arms, not {shown(arms)}; bandits.base is"
-                " its extension to more"
+                f"explore-then-commit on a grid needs 2 arms, not {shown(arms)}; "
+                "bandits.base is its extension to more"
             )
         return super().ends(arms, pulls)
 
@@ -298,7 +299,7 @@ class LogLogPolicy(BanditAlgorithm):
     p: float
 
     def __post_init__(self) -> None:
-        way_out = "0.05 lets the guarantee fail in one run of twenty"
+        way_out = "with 0.05 the guarantee may fail in one run of twenty"
         require_fraction("p", self.p, way_out)
 
     @property
@@ -313,15 +314,15 @@ class LogLogPolicy(BanditAlgorithm):
     def batch_bound(self, arms: int, pulls: int) -> int:
         """The number of phases, at most ceil(log2 log2 T) + 1.
 
-        A run with one arm left plays it to the end, in one batch.
+        A run with one remaining arm plays it to the end, in one batch.
         """
         return len(self.ends(arms, pulls))
 
     def switch_bound(self, arms: int, pulls: int) -> int:
         """A - 1 in each phase, hence O(A log log T).
 
-        A phase with all A arms begins with the arm played last, and one with fewer arms has at most
-        A - 1 to go to.
+        A phase with all A arms begins with the arm played last, and a phase with fewer arms has at
+        most A - 1 to switch to.
         """
         return self.batch_bound(arms, pulls) * (arms - 1)
 
@@ -336,11 +337,11 @@ class BatchedThompsonPolicy(BanditAlgorithm):
     name: ClassVar[str] = "batched-thompson"
 
     def triggers(self, pulls: int) -> Triggers:
-        """1, 2, 4, 8, ... up to a limit."""
+        """1, 2, 4, 8, ... up to `pulls`."""
         return Triggers(1, tuple(2**i for i in range(1, pulls.bit_length())))
 
     def batch_bound(self, arms: int, pulls: int) -> int:
-        """As many powers of two as the pulls of all arms can reach, and a cut batch.
+        """As many powers of two as the pulls of all arms can reach, and one cut batch.
 
         That is at most A (1 + log2(T / A)) + 1.
         """
@@ -348,7 +349,7 @@ class BatchedThompsonPolicy(BanditAlgorithm):
         return arms + _most_epochs(self.triggers(pulls), arms, pulls - arms)
 
     def switch_bound(self, arms: int, pulls: int) -> int:
-        """A - 1 in each batch: one that plays all arms begins with the arm played last."""
+        """A - 1 in each batch: a batch that plays all arms begins with the arm played last."""
         return min(pulls - 1, self.batch_bound(arms, pulls) * (arms - 1))
 
 
@@ -363,8 +364,13 @@ def ucb1() -> UCB1Policy:
 def ucb2(*, alpha: float = 0.001) -> UCB2Policy:
     """UCB2, which plays in epochs that grow by 1 + alpha.
 
-    Auer, Cesa-Bianchi, Fischer, Machine Learning 47, 2002. alpha = 0.001 is their experiments'
-    choice, for little regret; 0.1 to 0.5 when switches matter.
+    Auer, Cesa-Bianchi, Fischer, Machine Learning 47, 2002.
+
+    Parameters
+    ----------
+    alpha
+        The growth of the epochs. 0.001 is the choice in the paper's experiments, for little regret;
+        use 0.1 to 0.5 if switches matter.
     """
     return UCB2Policy(alpha=alpha)
 
@@ -372,10 +378,18 @@ def ucb2(*, alpha: float = 0.001) -> UCB2Policy:
 def base(*, batches: int = 5, grid: str | Ends = "minimax", gamma: float = 12.0) -> BaSEPolicy:
     """BaSE, which eliminates arms at the ends of M batches.
 
-    Gao, Han, Ren, Zhou, NeurIPS 2019, Algorithm 1. grid: "minimax" for the worst problem,
-    "geometric" for a problem with fixed gaps, or the pull counts at which batches end. gamma = 12
-    is the paper's, for normal rewards of variance 1; rewards in [0, 1] have a quarter of it, and 3
-    is as safe.
+    Gao, Han, Ren, Zhou, NeurIPS 2019, Algorithm 1.
+
+    Parameters
+    ----------
+    batches
+        M, the number of batches.
+    grid
+        "minimax" for the worst problem, "geometric" for a problem with fixed gaps, or the pull
+        counts at which batches end.
+    gamma
+        The constant in the confidence width. 12 is the paper's, for normal rewards of variance 1.
+        Rewards in [0, 1] have at most a quarter of that variance, so 3 is as safe.
     """
     return BaSEPolicy(batches=batches, grid=grid, gamma=gamma)
 
@@ -383,8 +397,11 @@ def base(*, batches: int = 5, grid: str | Ends = "minimax", gamma: float = 12.0)
 def log_log(*, p: float = 0.05) -> LogLogPolicy:
     """Phased elimination with O(A log log T) switches: Cesa-Bianchi, Dekel, Shamir, NeurIPS 2013.
 
-    The width is Hoeffding's for rewards in [0, 1], and holds for all arms and phases at once with
-    probability 1 - p.
+    Parameters
+    ----------
+    p
+        The failure probability. The width is Hoeffding's for rewards in [0, 1], and holds for all
+        arms and phases simultaneously with probability 1 - p.
     """
     return LogLogPolicy(p=p)
 
@@ -394,9 +411,17 @@ def explore_then_commit(
 ) -> ExploreThenCommitPolicy:
     """Explore-then-commit for two arms on a grid.
 
-    Perchet, Rigollet, Chassang, Snowberg, Annals of Statistics 44, 2016. grid: as for `base`. c = 1
-    is the paper's width, for rewards that are 1-sub-Gaussian; those in [0, 1] are 1/2-sub-Gaussian,
-    and c = 0.5 is as safe.
+    Perchet, Rigollet, Chassang, Snowberg, Annals of Statistics 44, 2016.
+
+    Parameters
+    ----------
+    batches
+        The number of batches.
+    grid
+        As for `base`.
+    c
+        The scale of the confidence width. 1 is the paper's, for rewards that are 1-sub-Gaussian.
+        Rewards in [0, 1] are 1/2-sub-Gaussian, so 0.5 is as safe.
     """
     return ExploreThenCommitPolicy(batches=batches, grid=grid, c=c)
 
@@ -423,7 +448,7 @@ RECIPES: dict[str, Callable[..., BanditAlgorithm]] = {
 
 
 def checked_means(means: Any) -> np.ndarray:
-    """The means of at least two arms."""
+    """Check the means of at least two arms."""
     arms = numbers("means", means).copy()
     if arms.ndim != 1 or len(arms) < 2:
         raise ValueError(
@@ -435,17 +460,17 @@ def checked_means(means: Any) -> np.ndarray:
 
 
 def require_size(arms: int, pulls: int) -> int:
-    """The pulls, if there are arms to choose among and each can be played once."""
+    """The pulls, after checking that there are arms to choose from and each can be played once."""
     require_count("arms", arms, least=2, way_out="with one arm there is nothing to choose")
     if require_count("pulls", pulls) < arms:
         raise ValueError(
-            f"pulls must be at least the number of arms, {arms}, not {shown(pulls)}; each arm is"
-            " played once first"
+            f"pulls must be at least the number of arms, {arms}, not {shown(pulls)}; each "
+            "arm is first played once"
         )
     return int(pulls)
 
 
 def _positive_gaps(means: np.ndarray) -> np.ndarray:
-    """The best mean less that of each worse arm."""
+    """The best mean minus the mean of each worse arm."""
     gaps: np.ndarray = means.max() - means
     return gaps[gaps > 0]

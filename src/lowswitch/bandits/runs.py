@@ -1,4 +1,4 @@
-"""Thousands of runs of a bandit algorithm at once, and what they cost."""
+"""Thousands of runs of a bandit algorithm at once, and their costs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lowswitch.runs.results import curve_points
 from lowswitch.show.progress import LOADING, PieceSize, Progress, cores, needs_loading, run_all
 from lowswitch.show.tables import Table
 
-_BLOCKS_PER_THREAD = 8  # enough that no thread waits long for the last one
+_BLOCKS_PER_THREAD = 8  # enough that no thread waits long for the last block
 
 
 # ---- results -------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ class BanditCurves(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BanditRuns:
-    """What the runs of one algorithm on one bandit cost."""
+    """The costs of the runs of one algorithm on one bandit."""
 
     algorithm: BanditAlgorithm
     means: np.ndarray  # [A]
@@ -61,23 +61,25 @@ class BanditRuns:
 
     @property
     def regret(self) -> np.ndarray:  # [runs]
-        """Exact pseudo-regret: the best mean less the mean of the arm played, summed over pulls."""
+        """Exact pseudo-regret: the best mean minus the mean of the played arm, summed over
+        pulls.
+        """
         return self.curves.regret[:, -1]
 
     @property
     def switches(self) -> np.ndarray:  # [runs]
         """How many pulls played another arm than the pull before them.
 
-        The first round, which plays each arm once, counts with its A - 1.
+        The first round, which plays each arm once, counts as A - 1.
         """
         return self.curves.switches[:, -1]
 
     @property
     def batches(self) -> np.ndarray:  # [runs]
-        """How often it was settled what to play next, the first time included.
+        """The number of batches: how often the next pulls were decided, including the first time.
 
-        One less is how often what was seen could change it. UCB1 and UCB2 play the first round in
-        one batch, and then choose an arm anew for each epoch, of UCB1 for each pull.
+        The data could change the decision one time less. UCB1 and UCB2 play the first round in one
+        batch, and then choose an arm for each epoch (UCB1 for each pull).
         """
         return self.curves.batches[:, -1]
 
@@ -86,7 +88,7 @@ class BanditRuns:
         return self.pulls * len(self.seeds) / self.seconds
 
     def summary(self) -> Table:
-        """A table with 95 % confidence intervals over the runs; print it, or look at it."""
+        """A table with 95 % confidence intervals over the runs, to print or display."""
         from lowswitch.show import report
 
         best = self.arm_pulls[:, self.means == self.means.max()].sum(axis=1) / self.pulls
@@ -103,12 +105,12 @@ class BanditRuns:
         return Table(f"{size}; means with 95 % intervals", header, (row,))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the results with their configuration; `bandits.load` reads them back."""
+        """Write the results and their configuration; `bandits.load` reads them."""
         storage.save(path, "bandit runs", self)
 
 
 def load(path: str | os.PathLike[str]) -> BanditRuns:
-    """Read the bandit runs that `BanditRuns.save` wrote."""
+    """Read bandit runs that `BanditRuns.save` wrote."""
     return storage.load(path, "bandit runs", BanditRuns)
 
 
@@ -127,10 +129,30 @@ def simulate(
 ) -> BanditRuns:
     """Play Bernoulli arms with these means for `pulls` pulls, `runs` times.
 
-    Run i has seed first_seed + i. The noise of a pull is a function of the seed and the pull's
-    number alone, so all algorithms meet the same noise and results do not depend on `threads`, by
-    default the machine's cores; Thompson sampling draws from a stream of its own. progress: whether
-    to show how far the work is, as in `lowswitch.simulate`.
+    The noise of a pull depends only on the seed and the pull's number. So all algorithms meet the
+    same noise, and results do not depend on `threads`. Thompson sampling draws from its own stream.
+
+    Parameters
+    ----------
+    means
+        The mean reward of each arm, from 0 to 1.
+    algorithm
+        The bandit algorithm, such as `ucb2()`.
+    pulls
+        The number of pulls of each run.
+    runs
+        The number of runs.
+    first_seed
+        Run i has the seed first_seed + i.
+    threads
+        The number of threads; by default one for each core.
+    progress
+        Whether to show progress, as in `lowswitch.simulate`.
+
+    Returns
+    -------
+    BanditRuns
+        Regret, switches and batches of every run.
     """
     from lowswitch.kernels.arms import play_bandits
 
@@ -175,7 +197,7 @@ def simulate(
 
 
 def compile_bandit(algorithm: BanditAlgorithm, means: np.ndarray, pulls: int) -> Bandit:
-    """The problem and the algorithm's numbers for so many pulls."""
+    """The problem and the algorithm's numbers for `pulls` pulls."""
     from lowswitch.kernels.arms import (
         BASE,
         BATCHED_THOMPSON,
@@ -207,7 +229,7 @@ def compile_bandit(algorithm: BanditAlgorithm, means: np.ndarray, pulls: int) ->
 
 
 def fresh_tables(seeds: np.ndarray, arms: int, pulls: int) -> BanditTables:
-    """Runs that have played nothing."""
+    """The state of runs that have not played."""
     runs, points = len(seeds), len(curve_points(pulls))
     counts = {name: np.zeros(runs, dtype=np.int64) for name in ("arm", "due", "switched", "begun")}
     arm_counts = {
@@ -235,7 +257,7 @@ class _Block:
 
     def __init__(self, bandit: Bandit, tables: BanditTables, first: int, last: int) -> None:
         self.bandit, self.tables, self.first, self.last = bandit, tables, first, last
-        self.played = 0  # pulls of all its runs
+        self.played = 0  # pulls, over all its runs
 
     def play(self, stop: threading.Event) -> None:
         from lowswitch.kernels.arms import play_bandits

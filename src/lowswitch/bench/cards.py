@@ -10,14 +10,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lowswitch.bench.entries import KNOWN, Entry, read_entries
-from lowswitch.bench.suite import BUDGETS, EPISODES, PROBLEMS, SEEDS, VERSION
+from lowswitch.bench.suite import BUDGETS, EPISODES, FLOOR, PROBLEMS, SEEDS, VERSION, floor_of
 from lowswitch.show import report
 from lowswitch.show.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-_LEAST = 1e-9  # of a regret, so that there is a ratio
 
 
 @cache
@@ -27,8 +25,8 @@ def known() -> tuple[Entry, ...]:
 
 
 def best_known(entries: Sequence[Entry], name: str, budget: int) -> float:
-    """The least mean regret of all entries on a problem, within a budget."""
-    return max(_LEAST, min(entry.results[name][budget].mean for entry in entries))
+    """The least mean regret of all entries on a problem, within a budget; at least the floor."""
+    return max(floor_of(name), min(entry.results[name][budget].mean for entry in entries))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +39,7 @@ class Card:
 
     def score(self, budget: int) -> float:
         """The geometric mean over the problems of its regret over the best known."""
-        logs = [math.log(max(_LEAST, ratio)) for ratio in self.ratios[budget].values()]
+        logs = [math.log(ratio) for ratio in self.ratios[budget].values()]
         return math.exp(sum(logs) / len(logs))
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,7 +98,8 @@ class Card:
 
 SETTING = (
     f"version {VERSION}: {len(PROBLEMS)} problems, {EPISODES:,} episodes, {SEEDS} seeds;"
-    " exact regret over the best known, geometric mean over the problems"
+    " exact regret over the best known, geometric mean over the problems; a regret below"
+    f" {FLOOR:.0%} of that of uniform play counts as {FLOOR:.0%}"
 )
 
 
@@ -109,7 +108,8 @@ def score_card(entry: Entry, entries: Sequence[Entry] | None = None) -> Card:
     others = tuple(known() if entries is None else entries)
     ratios = {
         budget: {
-            name: entry.results[name][budget].mean / best_known(others or (entry,), name, budget)
+            name: max(floor_of(name), entry.results[name][budget].mean)
+            / best_known(others or (entry,), name, budget)
             for name in PROBLEMS
         }
         for budget in BUDGETS

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
+import random
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +18,7 @@ from lowswitch.checks import is_integer, is_number, shown
 from lowswitch.io.files import read_bytes
 from lowswitch.io.storage import write_text
 
+_TOLD = ("made_with", "source", "code", "commit", "date")  # texts that may be empty
 _NAME = re.compile(r"[\w.+-][\w .+-]{0,39}")
 
 
@@ -42,6 +45,9 @@ class Entry:
     results: dict[str, dict[int, Cell]]  # by problem and budget
     made_with: str = ""
     source: str = ""  # where it is described, if it is not the library's
+    code: str = ""  # a hash of the function that makes it, if it is not the library's
+    commit: str = ""  # of the code, if it lies in a repository
+    date: str = ""  # when it was measured
     version: int = VERSION
 
     @property
@@ -75,13 +81,19 @@ class Entry:
                 f"its name {shown(data['name'])} must have at most 40 letters, digits, blanks and"
                 " . + -"
             )
+        told: dict[str, Any] = {name: str(data.get(name, "")) for name in _TOLD}
         return cls(
             name=data["name"],
             algorithm=data["algorithm"],
             results=_results(data.get("results")),
-            made_with=str(data.get("made_with", "")),
-            source=str(data.get("source", "")),
+            **told,
         )
+
+    def drawn_cells(self, size: int) -> list[tuple[str, int]]:
+        """Cells to measure again, drawn by a hash of the whole entry."""
+        digest = hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+        cells = [(name, budget) for name in PROBLEMS for budget in BUDGETS]
+        return random.Random(digest).sample(cells, min(size, len(cells)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as a submission."""

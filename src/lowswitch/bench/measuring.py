@@ -7,12 +7,15 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.algorithms.fingerprints import fingerprint_of
 from lowswitch.algorithms.recipes import RECIPES
 from lowswitch.algorithms.text import build
 from lowswitch.bench.entries import Cell, Entry
@@ -21,6 +24,7 @@ from lowswitch.checks import checked_policy, shown
 from lowswitch.concurrent.sources import TabularPlayer
 from lowswitch.envs.mdp import TabularMDP
 from lowswitch.io.archive import library_version
+from lowswitch.io.setting import commit_of
 from lowswitch.runs.simulate import simulate
 from lowswitch.show.progress import Progress
 
@@ -52,14 +56,30 @@ def measure(
             for budget in BUDGETS:
                 results[place][budget] = measure_cell(make, place, budget)
                 bar.update(sum(map(len, results.values())))
-    made_with = f"lowswitch {library_version()}"
     return Entry(
         name=name or text[:40].split(":")[0],
         algorithm=text,
         results=results,
-        made_with=made_with,
+        made_with=f"lowswitch {library_version()}",
         source=source,
+        code=_code(algorithm),
+        commit=commit_of(_folder(make)),
+        date=datetime.now(UTC).date().isoformat(),
     )
+
+
+def _code(algorithm: str | Maker) -> str:
+    """A hash of the function that makes an algorithm; empty for an algorithm of the library."""
+    if isinstance(algorithm, str) and algorithm.split(":")[0] in RECIPES:
+        return ""
+    make = _maker(algorithm) if isinstance(algorithm, str) else algorithm
+    return fingerprint_of(make, strict=False)
+
+
+def _folder(make: Maker) -> Path:
+    """Where a function is written."""
+    file = getattr(sys.modules.get(getattr(make, "__module__", "")), "__file__", None)
+    return Path(file).parent if file else Path.cwd()
 
 
 def _load(make: Maker) -> None:
@@ -147,11 +167,26 @@ def _name_of(make: Maker) -> str:
     return f"{make.__module__}:{getattr(make, '__qualname__', type(make).__name__)}"
 
 
-def again(entry: Entry, place: str, budget: int) -> bool:
+def differing(entry: Entry, cells: Sequence[tuple[str, int]]) -> str:
+    """What is not as an entry says when cells of it are measured again; empty if all is."""
+    code = _code(entry.algorithm)
+    if code != entry.code:
+        return (
+            f"the code of {entry.algorithm} is another one here (its hash is {code[:12] or 'none'},"
+            f" and the entry says {entry.code[:12] or 'none'})"
+        )
+    for place, budget in cells:
+        if not _again(entry, place, budget):
+            return f"{place} with N = {budget} comes out otherwise here"
+    return ""
+
+
+def _again(entry: Entry, place: str, budget: int) -> bool:
     """Whether a cell of an entry comes out the same when it is measured again."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fresh = measure_cell(_maker(entry.algorithm), place, budget)
     kept = entry.results[place][budget]
     close = np.allclose(fresh.regret, kept.regret, rtol=1e-6, atol=1e-5)
-    return bool(close) and fresh.deployments == list(kept.deployments)
+    counts = fresh.deployments, fresh.local_switches
+    return bool(close) and counts == (list(kept.deployments), list(kept.local_switches))

@@ -7,24 +7,34 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+
 from lowswitch.algorithms.text import build
 from lowswitch.envs import PROBLEMS as NAMED
-from lowswitch.envs.mdp import TabularMDP
+from lowswitch.envs.mdp import Rescaled, TabularMDP
 
-VERSION = 1
+VERSION = 2
 EPISODES = 5_000
-SEEDS = 8  # 0 to 7
+SEEDS = 4  # 0 to 3
+INSTANCES = 4  # of each family, numbered from 1
 BUDGETS = (1, 3, 10, 30, 100)  # deployments
-PROBLEMS = {
-    "riverswim": "riverswim:states=6,horizon=10",
-    "chain": "stochastic-chain:states=6",
-    "deep-sea": "deep-sea:size=6",
-    "lock": "homogeneous-lock:length=4,actions=2,horizon=6,seed=1",
-    "random": "random-mdp:states=8,actions=3,horizon=6,seed=1,reward_law=bernoulli",
-    "steps-differ": "random-mdp:states=5,actions=3,horizon=5,seed=2,per_step=true,"
+FAMILIES = {  # i is the number of the instance
+    "riverswim": "riverswim:states={i+4},horizon=20",
+    "chain": "stochastic-chain:states={i+4}",
+    "deep-sea": "deep-sea:size={i+4}",
+    "lock": "homogeneous-lock:length=4,actions=2,horizon=6,seed={i}",
+    "random": "random-mdp:states=8,actions=3,horizon=6,seed={i},reward_law=bernoulli",
+    "steps-differ": "random-mdp:states=5,actions=3,horizon=5,seed={i+4},per_step=true,"
     "reward_law=bernoulli",
-    "garnet": "garnet:states=12,actions=3,branching=3,horizon=6,seed=1,reward_law=bernoulli",
+    "garnet": "garnet:states=12,actions=3,branching=3,horizon=6,seed={i},reward_law=bernoulli",
 }
+PROBLEMS = {
+    f"{family}-{i}": text.replace("{i+4}", str(i + 4)).replace("{i}", str(i))
+    for family, text in FAMILIES.items()
+    for i in range(1, INSTANCES + 1)
+}
+HARD = 0.75  # of what uniform play loses: every constant action loses at least that much
+FLOOR = 0.01  # of what uniform play loses in a run: a smaller regret counts as that
 # Every recipe for tables, at one scale for all problems; N is the budget. Planners and q-h, q-b
 # spread it over a grid, and the others, whose papers have a schedule, spend it as it comes.
 ENTRIES = {
@@ -47,9 +57,55 @@ ENTRIES = {
     "ucb2-b": "ucb2-b:c=0.05,deployments={N}",
 }
 
+# What learns nothing, so that the table shows what that is worth.
+BASELINES = {"constant": "lowswitch.bench.baselines:Constant"}
+
 
 @cache
 def problem(name: str) -> TabularMDP:
-    """A problem of the suite."""
+    """A problem of the suite, with the actions of each state in an order of their own.
+
+    The order is the first, of a stream that the name decides, by which no constant action does
+    well. Where the steps of a problem differ, the orders differ by step too.
+    """
     made: TabularMDP = build(PROBLEMS[name], NAMED, "environment")
-    return made
+    steps = 1 if made.steps_alike else made.horizon
+    # numpy promises that this stream never changes
+    noise = np.random.RandomState([VERSION, list(PROBLEMS).index(name)])
+    while True:
+        order = noise.random_sample((steps, made.states, made.actions)).argsort(axis=-1)
+        mixed = _reordered(made, order if steps > 1 else order[0], name)
+        if best_constant(mixed) >= HARD:
+            return mixed
+
+
+def best_constant(mdp: TabularMDP) -> float:
+    """The least that a constant action loses, as a share of what uniform play loses."""
+    best = mdp.optimal_value()
+    shape = mdp.horizon, mdp.states
+    lost = [best - mdp.evaluate(np.full(shape, action)) for action in range(mdp.actions)]
+    return min(lost) / (best - mdp.uniform_value())
+
+
+def floor_of(name: str) -> float:
+    """The regret below which all regrets on a problem count as equal."""
+    mdp = problem(name)
+    return FLOOR * EPISODES * (mdp.optimal_value() - mdp.uniform_value())
+
+
+def _reordered(mdp: TabularMDP, order: np.ndarray, name: str) -> TabularMDP:
+    """A problem whose action a is action order[..., x, a] [(H,) S, A] of another one."""
+    from scipy.sparse import csr_matrix
+
+    rows = len(mdp.offsets) - 1
+    table = csr_matrix((mdp.probabilities, mdp.successors, mdp.offsets), (rows, mdp.states))
+    first = np.arange(rows // mdp.actions)[:, None] * mdp.actions
+    rewards = np.take_along_axis(mdp.rewards, order, axis=-1)
+    return TabularMDP(
+        table[(first + order.reshape(-1, mdp.actions)).reshape(-1)],
+        Rescaled(rewards, mdp.scale),
+        start=mdp.start_law,
+        horizon=mdp.horizon,
+        reward_law=mdp.reward_law,
+        name=name,
+    )

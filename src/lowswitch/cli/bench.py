@@ -12,7 +12,7 @@ from lowswitch.cli.syntax import OneOf, argument, command
 from lowswitch.io import storage
 from lowswitch.show import report
 
-_AGAIN = ("garnet", 30)  # what --check measures again: a problem and a budget
+_CELLS = 10  # that are measured again, of all problems and budgets
 
 
 @command(
@@ -26,16 +26,27 @@ _AGAIN = ("garnet", 30)  # what --check measures again: a problem and a budget
             argument(
                 "--recipes",
                 action="store_true",
-                help="Measure every recipe of the library: some minutes of one core.",
+                help="Measure every recipe of the library, and what learns nothing: some minutes of"
+                " one core.",
             ),
             argument("--check", metavar="FILE", help="Check a submission, and measure it in part."),
-            argument("--merge", metavar="FILE", help="Add a submission to the table of --into."),
+            argument(
+                "--merge",
+                metavar="FILE",
+                help="Check a submission, and add it to the table of --into.",
+            ),
         ),
         required=False,
     ),
     argument("--name", default="", help="What the entry is called (default: its first word)."),
     argument("--source", default="", help="Where the algorithm is described."),
     argument("--into", metavar="FILE", help="The table that --recipes and --merge write."),
+    argument(
+        "--cells",
+        type=int,
+        default=_CELLS,
+        help="How many results --check and --merge measure again, drawn by a hash of the file.",
+    ),
     argument("--out", default="lowswitch-bench", metavar="DIR"),
     argument("--json"),
 )
@@ -44,12 +55,14 @@ def bench(options: argparse.Namespace) -> None:
     from lowswitch import bench as suite
 
     if options.check:
-        _check(options.check)
+        print(_check(suite.read_entry(options.check), options.check, options.cells))
     elif options.merge or options.recipes:
         if not options.into:
             raise ValueError("--merge and --recipes write a table; name it with --into FILE")
         there = suite.read_entries(options.into) if Path(options.into).exists() else []
         new = _recipes() if options.recipes else [suite.read_entry(options.merge)]
+        if options.merge:
+            _check(new[0], options.merge, options.cells)
         entries = suite.merge(there, new)
         suite.write_entries(options.into, entries)
         print(suite.standings(entries).text(runs.columns()))
@@ -78,21 +91,22 @@ def _measure(options: argparse.Namespace) -> None:
 
 def _recipes() -> list[Any]:
     from lowswitch import bench as suite
-    from lowswitch.bench.suite import ENTRIES
+    from lowswitch.bench.suite import BASELINES, ENTRIES
 
-    return [suite.measure(text, name=name) for name, text in ENTRIES.items()]
+    return [suite.measure(text, name=name) for name, text in (ENTRIES | BASELINES).items()]
 
 
-def _check(path: str) -> None:
-    """Check a submission; what can be measured again here is measured in part."""
-    from lowswitch import bench as suite
-    from lowswitch.bench.measuring import again
+def _check(entry: Any, path: str, cells: int) -> str:
+    """Measure a part of a submission again, and refuse it if anything differs."""
+    from lowswitch.bench.measuring import differing
 
-    entry = suite.read_entry(path)
-    place, budget = _AGAIN
-    if not again(entry, place, budget):
+    if cells < 1:
+        raise ValueError(f"--cells must be 1 or more, not {cells}")
+    drawn = entry.drawn_cells(cells)
+    if why := differing(entry, drawn):
         raise ValueError(
-            f"{path!r} says something else of {place} with N = {budget} than {entry.algorithm} does"
-            " here; measure it anew with this version of the library"
+            f"{path!r} says something else than {entry.algorithm} does: {why}; measure it anew with"
+            " this version of the library"
         )
-    print(f"{entry.name} is whole, and {place} with N = {budget} comes out the same")
+    places = ", ".join(f"{place} with N = {budget}" for place, budget in drawn)
+    return f"{entry.name} is whole, and these results come out the same: {places}"

@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             code = _run(arguments)
             sys.stdout.flush()
-        except BrokenPipeError:  # whoever read the output has gone
+        except BrokenPipeError:  # the reader of the output has gone
             return _without_output(1)
         except OSError as error:
             _say(f"lowswitch: cannot write the output: {error.strerror}")
@@ -74,14 +74,17 @@ def _run(arguments: list[str] | None) -> int:
             COMMANDS[options.command].run(options)
     except _EXPECTED as error:
         text, code = _explained(error, options)
-        _say(f"lowswitch: {text}")
+        if not getattr(options, "is_logged", False):  # of a server whose log says it
+            _say(f"lowswitch: {text}")
         return code
     return 0
 
 
 @contextmanager
 def _streams() -> Iterator[None]:
-    """Let streams be closed, or know ASCII only: what cannot be shown is escaped or dropped."""
+    """Allow streams that are closed or ASCII-only: characters that cannot be shown are escaped or
+    dropped.
+    """
     before = sys.stdout, sys.stderr
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         sys.stdout, sys.stderr = (
@@ -103,7 +106,7 @@ def _say(text: str) -> None:
 
 
 def _without_output(code: int) -> int:
-    """The exit code, with the rest of the output dropped: Python would fail to flush it."""
+    """The exit code, with the rest of the output dropped, because Python would fail to flush it."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -111,7 +114,7 @@ def _without_output(code: int) -> int:
     return code
 
 
-_COLOURS = re.compile(r"\x1b\[[\d;]*m")  # with which Gymnasium warns, wherever that is read
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")  # Gymnasium's warnings contain them
 
 _EXPECTED = (
     *(ValueError, FleetError, GpuError, PlayError, OwnedError),
@@ -120,7 +123,7 @@ _EXPECTED = (
 
 
 def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, int]:
-    """What to tell the user about an error, and the exit code."""
+    """The message about an error for the user, and the exit code."""
     match error:
         case FleetError() | GpuError() | PlayError() | OwnedError():
             return str(error), 1
@@ -135,8 +138,8 @@ def _explained(error: BaseException, options: argparse.Namespace) -> tuple[str, 
             return f"the problem does not fit into memory ({error}); make it smaller", 2
         case KeyboardInterrupt():
             checkpoint = getattr(options, "checkpoint", None)
-            kept = f"; the same command goes on from {checkpoint}" if checkpoint else ""
-            return f"interrupted, no file is half written{kept}", 130
+            kept = f"; repeat this command to resume from {checkpoint}" if checkpoint else ""
+            return f"interrupted; no file is half written{kept}", 130
     return str(error), 2
 
 
@@ -281,11 +284,11 @@ def _initial(options: argparse.Namespace) -> Any:
 
 
 def _allowed(options: argparse.Namespace) -> np.ndarray | None:
-    """The mask without the actions that may never be played."""
+    """The mask of allowed actions, without the actions of --never."""
     if options.never is None:
         return None
     if not options.size:
-        raise ValueError("--never needs --size: it names steps and states by their numbers")
+        raise ValueError("--never needs --size, because it names steps and states by their numbers")
     H, S, A = options.size
     labels = A if options.actions is None else options.actions.split(",")
     return allowed_actions(options.never.split(","), H, S, labels)
@@ -380,15 +383,16 @@ def list_algorithms(_: argparse.Namespace) -> None:
 _SHARED = """\
     p: the failure probability; a budget of deployments or switches, and its last deployment:\
  usual, greedy or exploit;
-    scales: those of the bonus in a mixture, such as 1/0.3/0.1 (of psrl: members).
+    scales: the scales of the bonus in a mixture, such as 1/0.3/0.1 (for psrl: members).
 schedules: every, ucb2, growth/2, stages, visits/1-5-25, whole/2/10, grid/geometric/30,\
  grid/10-100-1000, episodes/10,
     calendar/300-600-900, late/10, asked/100-200-300; with features spread, determinant/2"""
 
 
 def _listing(known: Mapping[str, Callable[..., Any]], hidden: Collection[str] = ()) -> str:
-    """Each name with its options, but for the hidden ones where it has them all, and the first
-    paragraph of its docstring.
+    """For each name, its options and the first paragraph of its docstring.
+
+    Options in `hidden` are left out if the function has all of them.
     """
     lines = []
     for name, function in known.items():
@@ -400,7 +404,7 @@ def _listing(known: Mapping[str, Callable[..., Any]], hidden: Collection[str] = 
 
 
 def _options(function: Callable[..., Any], shown: Collection[str]) -> str:
-    """The options of a function, with their defaults where these say something."""
+    """The options of a function, with informative defaults."""
     texts = {inspect.Parameter.empty: "", None: "=..."}
     defaults = {key: each.default for key, each in inspect.signature(function).parameters.items()}
     return ",".join(

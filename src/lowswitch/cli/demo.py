@@ -1,7 +1,7 @@
-"""One picture of what the library is about, in seconds.
+"""One picture that shows what the library is for, in seconds.
 
-A bandit has one state and one step, so that its compiled code is the smallest there is: the picture
-is there before the code of the other learners would be compiled.
+A bandit has one state and one step, so its compiled code is the smallest: the picture is ready
+before the code of the other learners would be compiled.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def play() -> dict[str, bandits.BanditRuns]:
 
 
 def table(runs: Mapping[str, bandits.BanditRuns]) -> Table:
-    """What each of them missed, and how often it decided."""
+    """How much each of them missed, and how often it decided."""
     rows = tuple(
         (label, report.mean_and_interval(run.regret), report.mean_and_interval(run.batches))
         for label, run in runs.items()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowswitch.cli.syntax import Argument, Command, command
-from lowswitch.ledger.errors import DamagedError
+from lowswitch.ledger.errors import DamagedError, LedgerError
 
 if TYPE_CHECKING:
     from lowswitch.ledger import Ledger
@@ -564,7 +565,24 @@ def anchor(ledger: Ledger, options: argparse.Namespace) -> Any:
         anchors.append(options.out, made, ledger.store)
     if options.post is not None:
         anchors.post(options.post, made)
+    _record_copy(ledger, options, "anchored", events=made.seq)
     return made._asdict()
+
+
+def _record_copy(ledger: Ledger, options: argparse.Namespace, kind: str, **facts: Any) -> None:
+    """Let the record of access say that a copy went elsewhere: the metrics tell of the last one.
+
+    A ledger that is not in use, such as a backup, stays as it is.
+    """
+    from lowswitch.service.access import Access
+
+    if not ledger.store.in_use():
+        return
+    try:
+        with closing(Access(options.address)) as access:
+            access.copied(kind, by="command line", **facts)
+    except LedgerError as error:
+        warnings.warn(f"this is done, but it could not be put on record: {error}", stacklevel=2)
 
 
 @_command("--out", "--kind")
@@ -583,6 +601,8 @@ def backup(ledger: Ledger, options: argparse.Namespace) -> Any:
     ledger.backup(path)
     verdict = _verified(path, options)
     gone = prune(path, options.keep) if options.keep and verdict.whole else []
+    if verdict.whole:
+        _record_copy(ledger, options, "backed_up", events=verdict.events, file=path.name)
     return {"file": str(path), "whole": verdict.whole, "verdict": verdict.what, "removed": gone}
 
 

@@ -22,7 +22,7 @@ def policy_and_log(options: argparse.Namespace) -> tuple[list[list[int]], Episod
             return policy, logged_episodes(ledger, after=options.after)
     for name in ("horizon", "states", "actions"):
         if getattr(options, name) is None:
-            raise ValueError(f"--{name} is missing: a CSV file does not say it; a ledger does")
+            raise ValueError(f"--{name} is missing: a CSV file does not contain it; a ledger does")
     states, actions = (_count_or_labels(text) for text in (options.states, options.actions))
     many = states if isinstance(states, int) else len(states)
     policy = policy_from_file(options.policy, actions, horizon=options.horizon, states=many)

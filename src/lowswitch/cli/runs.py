@@ -1,5 +1,6 @@
-"""The commands that run learners on a problem and show what came out, and what they have in common
-with the others: which problem, which algorithm, how wide the terminal.
+"""The commands that run learners on a problem and show the results.
+
+It also has what all commands share: the problem, the algorithm, and the width of the terminal.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
     from lowswitch.algorithms.algorithm import Algorithm
     from lowswitch.runs.results import Runs
 
-_LONGEST_NAME = 80  # characters of a file's name that say the algorithm
+_LONGEST_NAME = 80  # characters of a file name that describe the algorithm
 
 
-# ---- what the options name -----------------------------------------------------------------------
+# ---- reading the options -------------------------------------------------------------------------
 
 
 def algorithm_of(text: str) -> Algorithm:
@@ -50,8 +51,8 @@ def problem_of(options: argparse.Namespace) -> TabularMDP:
         _refuse_for_env(options)
         if re.search(r"-v\d+(:|$)", options.env):
             raise ValueError(
-                f"{options.env!r} is named like an environment of Gymnasium; write --gymnasium"
-                f" {options.env} --horizon H"
+                f"{options.env!r} looks like a Gymnasium environment; write --gymnasium "
+                f"{options.env} --horizon H"
             )
         return envs.make(options.env)
     if options.tables:
@@ -60,7 +61,7 @@ def problem_of(options: argparse.Namespace) -> TabularMDP:
         )
     if options.reward_range is not None:
         raise ValueError(
-            "the tables of a Gymnasium environment say what it pays; leave --reward-range out"
+            "the tables of a Gymnasium environment contain its rewards; leave --reward-range out"
         )
     name, settings = _gymnasium(options)
     mdp = lowswitch.from_gymnasium(name, horizon=options.horizon, **settings)
@@ -69,7 +70,7 @@ def problem_of(options: argparse.Namespace) -> TabularMDP:
 
 
 def source_of(options: argparse.Namespace) -> Any:
-    """The problem that `concurrent` plays, of which the tables need not be known."""
+    """The problem that `concurrent` plays, whose tables may be unknown."""
     from lowswitch.concurrent import Gymnasium
 
     if options.env or options.tables:
@@ -82,27 +83,27 @@ def source_of(options: argparse.Namespace) -> Any:
 def _refuse_for_env(options: argparse.Namespace) -> None:
     if options.horizon is not None or options.reward_range is not None:
         raise ValueError(
-            "--horizon and --reward-range are for --gymnasium and --tables; a named problem has"
-            " its horizon as an option: riverswim:horizon=20"
+            "--horizon and --reward-range apply to --gymnasium and --tables; the horizon "
+            "of a named problem is an option: riverswim:horizon=20"
         )
 
 
 def _gymnasium(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """The name of the environment and its options."""
     if options.horizon is None:
-        raise ValueError("a Gymnasium environment has no horizon of its own here; give --horizon")
+        raise ValueError("a Gymnasium environment needs a horizon; give --horizon")
     from lowswitch.envs.gymnasium.factory import read_name
 
     name, settings = read_name(options.gymnasium, {})
     for clash in settings.keys() & {"horizon", "reward_range"}:
         raise ValueError(
-            f"{clash} is no option of the environment here; give --horizon and --reward-range"
+            f"{clash} cannot be an option of the environment; give --horizon and --reward-range"
         )
     return name, settings
 
 
 def columns() -> int | None:
-    """How many characters fit on a line of the terminal; None where the output goes elsewhere."""
+    """How many characters fit on a line of the terminal; None if the output goes elsewhere."""
     if "COLUMNS" in os.environ or sys.stdout.isatty():
         return shutil.get_terminal_size().columns
     return None
@@ -144,9 +145,15 @@ def run(options: argparse.Namespace) -> None:
 )
 def compare(options: argparse.Namespace) -> None:
     """Run several algorithms on one problem."""
+    before = Path(options.save).exists() if options.save else True
     if options.save:
-        storage.make_folder(Path(options.save))
-    mdp, results = _simulate(options, options.algorithm)
+        storage.make_folder(Path(options.save))  # now, so that nothing is run that cannot be saved
+    try:
+        mdp, results = _simulate(options, options.algorithm)
+    except BaseException:
+        if not before:
+            Path(options.save).rmdir()
+        raise
     saved = _save_all(results, Path(options.save)) if options.save else []
     if options.json:
         objects = [{"env": mdp.name} | runs.to_dict() for runs in results.values()]
@@ -226,21 +233,21 @@ def plot(options: argparse.Namespace) -> None:
 
 
 def _loaded(options: argparse.Namespace) -> dict[str, dict[str, Runs]]:
-    """The runs of all files and folders by their problems, and there by the given labels or the
-    names of their algorithms.
-    """
+    """The runs of all files and folders, by problem and then by label or name of the algorithm."""
     paths = [file for path in map(Path, options.files) for file in _files(path)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AlgorithmTextWarning)  # the text is all that is drawn
+        warnings.simplefilter("ignore", AlgorithmTextWarning)  # only the text is drawn
         loaded = [lowswitch.load(path) for path in paths]
     labels = options.label or [runs.algorithm.label for runs in loaded]
     if len(labels) != len(loaded):
-        raise ValueError(f"there are {len(loaded)} runs and {len(labels)} labels; give one to each")
+        raise ValueError(
+            f"there are {len(loaded)} runs but {len(labels)} labels; give one label for each run"
+        )
     if not plotting.distinct(list(zip(labels, loaded, strict=True))):
         labels = [path.stem for path in paths]
     pairs = list(zip(labels, loaded, strict=True))
     if not plotting.distinct(pairs):
-        raise ValueError("two of these files have one name; tell them apart with --label")
+        raise ValueError("two of these files have the same name; tell them apart with --label")
     return plotting.grouped(pairs)
 
 
@@ -290,7 +297,7 @@ def demo(options: argparse.Namespace) -> None:
 
 
 def _demo_of_learners(options: argparse.Namespace) -> None:
-    """Run the paper's learners beside their every-visit baselines."""
+    """Run the paper's learners and their every-visit baselines."""
     sizes = {"episodes": options.episodes, "seeds": options.seeds}
     results: dict[str, dict[str, Runs]] = {}
     for title, env in DEMO_PROBLEMS.items():

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import lowswitch
 from lowswitch.cli.syntax import argument, command
+from lowswitch.io.files import OwnedError
+from lowswitch.io.setting import with_commit
 from lowswitch.show.progress import Progress
 from lowswitch.show.text import columns
 
@@ -94,10 +96,11 @@ def serve(options: argparse.Namespace) -> None:
     place = Place(options.host, options.port, options.behind_tls, options.origin)
     log = JsonLog(options.log_level)
     if options.demo:
-        _serve_demo(place, log)
+        with contextlib.closing(log):
+            _serve_demo(place, log)
         return
     if has_password(options.address):
-        says = "others see the password of the database in the list of processes; see the manual"
+        says = "other users can see the database password in the list of processes; see the manual"
         log.write("warning", "password on the command line", says=says)
     settings = {"log": log, "most_open": options.most_open, "old_tokens": options.access}
     settings |= {"key_file": options.key_file}
@@ -105,16 +108,22 @@ def serve(options: argparse.Namespace) -> None:
     log.write(
         "info", "starting", ledger=shown, says="the first start compiles for a minute or more"
     )
-    with (
-        Progress(1, unit="", show=False),  # so that compiling writes no line among those of the log
-        opened(options.address, place, **settings) as service,
-        place.listen() as listening,
-    ):
-        warm_up(service.ledger)
-        url = place.url(listening)
-        log.write("info", "started", ledger=shown, url=url, version=lowswitch.__version__)
-        run(service, listening, lambda: _say(f"{shown} is served at {url}"))
-        log.write("info", "stopped", ledger=shown)
+    try:
+        with (
+            Progress(1, unit="", show=False),  # so that compiling writes no line among the log's
+            opened(options.address, place, **settings) as service,
+            place.listen() as listening,
+        ):
+            warm_up(service.ledger)
+            url, version = place.url(listening), with_commit(lowswitch.__version__)
+            log.write("info", "started", ledger=shown, url=url, version=version)
+            run(service, listening, lambda: _say(f"{shown} is served at {url}"))
+            log.write("info", "stopped", ledger=shown)
+    except (ValueError, OwnedError) as error:
+        options.is_logged = log.write("error", "failed", ledger=shown, says=str(error))
+        raise
+    finally:
+        log.close()
 
 
 def _serve_demo(place: Place, log: JsonLog) -> None:
@@ -215,7 +224,7 @@ def list_all(access: Access, options: argparse.Namespace) -> None:
 def revoke(access: Access, options: argparse.Namespace) -> None:
     """Let a token work no more."""
     gone = access.revoke(options.id, by=options.by).shown(datetime.now(UTC))
-    print(json.dumps(gone) if options.json else f"the token of {gone['name']} works no more")
+    print(json.dumps(gone) if options.json else f"the token of {gone['name']} is revoked")
 
 
 TOKENS = {"create": create, "rotate": rotate, "list": list_all, "revoke": revoke}
@@ -228,7 +237,7 @@ def token(options: argparse.Namespace) -> None:
     from lowswitch.service.access import Access
     from lowswitch.service.moving import move_file
 
-    Ledger.open(options.address, read_only=True).close()  # or say that it is none
+    Ledger.open(options.address, read_only=True).close()  # or fail if it is not a ledger
     move_file(options.address, options.access)
     with contextlib.closing(Access(options.address)) as access:
         TOKENS[options.token].run(access, options)

@@ -1,7 +1,7 @@
-"""What a command and its arguments are, and what is known of each argument by its name.
+"""Commands and their arguments, and the known facts about each argument by its name.
 
-A command is a function with `@command(...)` above it, which says its arguments; the docstring is
-what its help says.
+A command is a function with `@command(...)` above it, which lists its arguments; the docstring is
+its help.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from decimal import Decimal
 from typing import Any, NamedTuple, NoReturn
 
 import lowswitch
+from lowswitch.io.setting import with_commit
 
-_MOST_DIGITS = 100  # of a whole number; none that the library takes has so many
+_MOST_DIGITS = 100  # of a whole number; the library takes none this long
 
 
 def _whole(text: str) -> int:
-    """A whole number, to the last digit, which may be written as 100_000 or 1e5."""
+    """A whole number, exact to the last digit, which may be written as 100_000 or 1e5."""
     try:
         number = Decimal(text.replace("_", ""))
         whole = number.is_finite() and number.adjusted() < _MOST_DIGITS and number == int(number)
@@ -40,7 +41,7 @@ def _pair(text: str) -> tuple[float, float]:
 
 
 def with_joined_ranges(arguments: list[str] | None) -> list[str]:
-    """The arguments, in which `--reward-range -1,1` is one: argparse takes -1,1 for an option."""
+    """The arguments with `--reward-range -1,1` joined: argparse takes -1,1 for an option."""
     joined: list[str] = []
     for word in sys.argv[1:] if arguments is None else arguments:
         if joined and joined[-1] == "--reward-range" and re.match(r"-[\d.]", word):
@@ -194,7 +195,7 @@ KNOWN: dict[str, dict[str, Any]] = {
     "--save": {"help": "Write the results to a file that lowswitch.load reads.", "metavar": "FILE"},
     "--band": {"help": "What the bands around the means are (default: %(default)s)."},
     "--guides": {"help": "A line that grows like the root of K, or like log K; may be repeated."},
-    "--ratio-to": {"help": "Divide the regret by that of the runs with this label, by seed."},
+    "--ratio-to": {"help": "Divide the regret by the regret of the runs with this label, by seed."},
     "--scale": {"help": "Which axes are logarithmic: log is both (default: %(default)s)."},
     "--seed": {"help": "The seed of the run (default: %(default)s).", "type": _whole},
     "--seeds": {"help": "How many seeds run (default: %(default)s).", "type": _whole},
@@ -234,7 +235,7 @@ KNOWN: dict[str, dict[str, Any]] = {
 
 
 class Argument(NamedTuple):
-    """An argument of a command, and what argparse is told of it."""
+    """An argument of a command, and its settings for argparse."""
 
     name: str
     facts: dict[str, Any]
@@ -244,7 +245,7 @@ class Argument(NamedTuple):
 
 
 class OneOf(NamedTuple):
-    """Arguments of which only one is given."""
+    """Arguments of which only one may be given."""
 
     arguments: tuple[Argument, ...]
     required: bool = True
@@ -256,7 +257,7 @@ class OneOf(NamedTuple):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that repeats no password when it says what is wrong."""
+    """A parser whose error messages repeat no password."""
 
     def error(self, message: str) -> NoReturn:
         from lowswitch.ledger.address import printable_text
@@ -264,18 +265,26 @@ class _Parser(argparse.ArgumentParser):
         super().error(printable_text(message))
 
 
+class _Version(argparse.Action):
+    """Prints the version; its commit is looked up only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        print(f"lowswitch {with_commit(lowswitch.__version__)}")
+        parser.exit()
+
+
 def argument(name: str, **more: Any) -> Argument:
-    """An argument, with what is known of its name unless more is said."""
+    """An argument, with the known facts about its name unless `more` overrides them."""
     return Argument(name, KNOWN.get(name, {}) | more)
 
 
 def arguments(*names: str, **more: Any) -> tuple[Argument, ...]:
-    """Several arguments of which the same is said."""
+    """Several arguments with the same settings."""
     return tuple(argument(name, **more) for name in names)
 
 
 def problem(*others: str) -> tuple[Argument | OneOf, ...]:
-    """The ways to name a problem, of which one is given."""
+    """The ways to name a problem; one of them is given."""
     ways = OneOf(arguments(*others, "--env", "--gymnasium", "--tables"))
     return ways, *arguments("--horizon", "--reward-range")
 
@@ -284,7 +293,7 @@ def problem(*others: str) -> tuple[Argument | OneOf, ...]:
 
 
 class Command(NamedTuple):
-    """A function of the command line, its arguments, and commands below it."""
+    """A function of the command line, its arguments, and its subcommands."""
 
     run: Callable[..., Any]
     arguments: tuple[Argument | OneOf, ...]
@@ -294,14 +303,14 @@ class Command(NamedTuple):
 def command(
     *arguments: Argument | OneOf, below: Mapping[str, Command] | None = None
 ) -> Callable[[Callable[..., Any]], Command]:
-    """Make a command of the function that follows."""
+    """Make a command from the function below."""
     return lambda function: Command(function, arguments, below or {})
 
 
 def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
-    """The parser of the whole command line; it says in `command` which command was given."""
+    """The parser of the whole command line; it stores the given command in `command`."""
     made = _Parser(prog="lowswitch", description=lowswitch.__doc__)
-    made.add_argument("--version", action="version", version=f"lowswitch {lowswitch.__version__}")
+    made.add_argument("--version", action=_Version, nargs=0, help="Print the version.")
     _add_commands(made, commands, "command", "command")
     return made
 

@@ -1,4 +1,4 @@
-"""Many machines play one policy a round: in this process, in processes, or on a Ray cluster."""
+"""Many machines play the same policy in each round: in this process, in processes, or on Ray."""
 
 from __future__ import annotations
 

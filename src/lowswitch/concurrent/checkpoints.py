@@ -1,4 +1,4 @@
-"""Checkpoints of a run on many machines: everything that the same run needs to go on."""
+"""Checkpoints of a run on many machines: everything that is needed to resume the run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TABLES = "tables_"
 def save_state(
     path: str | os.PathLike[str], setting: RoundSetting, stop: Stop, state: RoundState
 ) -> None:
-    """Write a checkpoint whole or not at all."""
+    """Write a checkpoint atomically."""
     facts = {
         "setting": setting.facts(),
         "stop": vars(stop),
@@ -36,9 +36,9 @@ def save_state(
 
 
 def load_state(path: str | os.PathLike[str], setting: RoundSetting, stop: Stop) -> RoundState:
-    """The state that a checkpoint of this very setting holds.
+    """Load the state from a checkpoint of exactly this setting.
 
-    That of another setting is an error that says what differs.
+    A checkpoint of another setting is an error that names the differences.
     """
     facts, arrays = storage.read(path, _KIND)
     state = fresh_state(setting, stop)
@@ -50,7 +50,7 @@ def load_state(path: str | os.PathLike[str], setting: RoundSetting, stop: Stop) 
             same_stop = _decides(Stop(**facts["stop"])) == _decides(stop)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{str(path)!r} is no whole checkpoint ({error}); delete it to begin anew"
+            f"{str(path)!r} is not a complete checkpoint ({error}); delete it to start again"
         ) from error
     if differs:
         raise ValueError(f"the checkpoint {str(path)!r} is of {differs}")
@@ -66,12 +66,12 @@ def load_state(path: str | os.PathLike[str], setting: RoundSetting, stop: Stop) 
 
 
 def _decides(stop: Stop) -> tuple[Any, ...]:
-    """What decides after which episode a run ends."""
+    """The options that decide after which episode a run ends."""
     return stop.policy, stop.mixture, stop.within, stop.probability
 
 
 def _take_over_facts(state: RoundState, facts: dict[str, Any]) -> None:
-    """Take over the seconds and the traffic of the calls before."""
+    """Restore the seconds and the traffic of the earlier calls."""
     for mine, name, kind in (
         (state.seconds, "seconds", is_number),
         (state.network, "network", is_integer),
@@ -109,11 +109,11 @@ def _take_over(state: RoundState, setting: RoundSetting, arrays: dict[str, np.nd
 def _recipe(data: dict[str, Any]) -> str:
     try:
         return str(Algorithm.from_dict(data))
-    except ValueError:
-        return "an algorithm that this program does not know"
+    except ValueError as error:
+        return f"an algorithm that this program does not know ({error})"
 
 
-# the first fact of a source
+# the kind of a source, its first fact
 _KINDS = {
     "tables": "tables",
     "environment": "a Gymnasium environment",
@@ -123,7 +123,7 @@ _DIGESTS = {
     "tables": "tables (transitions, rewards, starts or allowed actions)",
     "allowed": "allowed actions",
 }
-# what a setting's facts hold, in the order in which they are said
+# the facts of a setting, in the order in which messages name them
 _WORDS: dict[str, Callable[[Any], str]] = {
     "environment": "the environment {}".format,
     "options": "the options {}".format,
@@ -141,7 +141,7 @@ _WORDS: dict[str, Callable[[Any], str]] = {
 
 
 def _difference(saved: dict[str, Any], asked: dict[str, Any]) -> str:
-    """What tells two settings apart, in words, and what to do about it; nothing if nothing does."""
+    """How two settings differ and what to do about it, in words; empty if they are equal."""
     if all(saved[name] == value for name, value in asked.items()):
         return ""
     kinds = [_KINDS[next(iter(setting["source"]), "nothing")] for setting in (saved, asked)]

@@ -29,30 +29,32 @@ from lowswitch.concurrent.sources import Source
 from lowswitch.concurrent.worker import Assignment, PiecePlayer, PlayedPiece, Reply, pickled
 
 _REACHING_SECONDS = 5.0  # to open a connection to a cluster
-_HEALTH_SECONDS = 15.0  # for the cluster to say that it is one, of this version of Ray
-_LOOK_SECONDS = 2.0  # between two looks whether the head is there
-_LOST_SECONDS = 10.0  # without an answer, after which the head is lost; Ray waits for 60
+_HEALTH_SECONDS = 15.0  # for the cluster to confirm that it is one, with this version of Ray
+_LOOK_SECONDS = 2.0  # between two checks that the head is alive
+_LOST_SECONDS = 10.0  # without an answer until the head counts as lost; Ray waits for 60
 
 
 @dataclass(frozen=True)
 class Ray:
-    """Actors of a Ray cluster play; there are as many `workers` as it has CPUs unless given.
+    """Actors of a Ray cluster play. By default there are as many `workers` as the cluster has CPUs.
 
     `address` is the head's "host:port", or "auto" for the cluster that runs on this machine, or
-    "local" for a cluster of its own that ends with the fleet. Without an address, the fleet uses
-    the cluster that this process is connected to (it stays connected), or the one that RAY_ADDRESS
-    names, or one of its own. Every node must be able to import lowswitch and what the source needs.
-    A worker that does not answer within `patience` seconds counts as hung: it is killed, and others
-    play its episodes. There are never more workers than machines. A cluster whose head is lost ends
-    the run with a FleetError; what was reached is in the checkpoint. A cluster of its own listens
-    on this machine only.
+    "local" for a private cluster that ends with the fleet. Without an address, the fleet uses the
+    cluster that this process is connected to (and leaves the connection open), or the one that
+    RAY_ADDRESS names, or a private one. Every node must be able to import lowswitch and the modules
+    of the source.
+
+    A worker that does not answer within `patience` seconds counts as hung: it is killed, and other
+    workers play its episodes. There are never more workers than machines. If the head of the
+    cluster is lost, the run ends with a FleetError, and the checkpoint keeps its progress. A
+    private cluster listens only on this machine.
     """
 
     address: str | None = None
     _: KW_ONLY
     workers: int | None = None
     patience: float = 60.0
-    most: int | None = field(default=None, repr=False)  # workers, where their number is not given
+    most: int | None = field(default=None, repr=False)  # limit on workers, if none is given
 
     def __post_init__(self) -> None:
         if self.address is not None:
@@ -88,8 +90,8 @@ def _ray() -> Any:
 def _require_address(address: str) -> None:
     if not isinstance(address, str):
         raise ValueError(
-            f'address must be "host:port", "auto" or "local", not {shown(address)}; for two workers'
-            " write Ray(workers=2)"
+            f'address must be "host:port", "auto" or "local", not {shown(address)}; for '
+            "two workers write Ray(workers=2)"
         )
     if address.startswith("ray://"):
         raise ValueError(
@@ -103,14 +105,14 @@ def _require_address(address: str) -> None:
 
 
 def _connect(address: str | None) -> bool:
-    """Connect to a cluster; return whether this fleet did so, and so has to disconnect."""
+    """Connect to a cluster; return whether this fleet made the connection and so must close it."""
     ray = _ray()
     if ray.is_initialized():
         connected = ray.get_runtime_context().gcs_address
         if address not in (None, "auto") and not _same_place(str(address), connected):
             raise FleetError(
-                f"this process is connected to the Ray cluster at {connected}, not to {address!r};"
-                " leave the address out, or call ray.shutdown() before"
+                f"this process is already connected to the Ray cluster at {connected}, "
+                f"not to {address!r}; leave the address out, or call ray.shutdown() first"
             )
         return False
     address = address or os.environ.get("RAY_ADDRESS") or "local"
@@ -128,16 +130,16 @@ def _connect(address: str | None) -> bool:
 
 
 def _show_the_token() -> None:
-    """Let Ray show the token of this machine, with which it starts clusters where there is one.
+    """Make Ray present this machine's token, if it has one and starts clusters with it.
 
-    A driver does not do so by itself. Versions before there were tokens have no such function.
+    A driver does not do so by itself. Versions of Ray without tokens have no such function.
     """
     with suppress(ImportError):
         from ray._private.authentication import authentication_token_setup as tokens
 
         quiet = logging.getLogger(tokens.__name__)
         before = quiet.level
-        quiet.setLevel(logging.ERROR)  # It would say that it does what it was asked for.
+        quiet.setLevel(logging.ERROR)  # Otherwise it logs that it does as asked.
         try:
             tokens.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
         finally:
@@ -146,10 +148,10 @@ def _show_the_token() -> None:
 
 @contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Let a cluster that starts meanwhile listen on this machine only.
+    """Make a cluster that starts inside this context listen only on this machine.
 
-    Ray does so on systems for which it has no clusters of several machines, so it is told that this
-    is one.
+    Ray does so on systems where it does not support clusters of several machines, so this context
+    tells Ray that it runs on one of them.
     """
     from ray._private import ray_constants
 
@@ -162,7 +164,7 @@ def _on_loopback() -> Iterator[None]:
 
 
 def _same_place(address: str, connected: str) -> bool:
-    """Whether an address is that of the cluster to which this process is connected."""
+    """Whether `address` is the cluster to which this process is connected."""
     if address == "local":
         return False
     host, port = address.rsplit(":", 1)
@@ -178,7 +180,7 @@ def _same_place(address: str, connected: str) -> bool:
 
 
 def _require_cluster(address: str) -> None:
-    """Find out in bounded time whether a cluster is there; `ray.init` would try for ten minutes."""
+    """Check in bounded time that a cluster is there; `ray.init` would try for ten minutes."""
     advice = (
         "check the address, and that `ray status` works there, or leave the address out to use this"
         " machine alone"
@@ -208,12 +210,12 @@ def _require_cluster(address: str) -> None:
 
 
 class RayWorker(Worker):
-    """The driver's handle of an actor."""
+    """The driver's handle on an actor."""
 
     def __init__(self, actor: Any, patience: float) -> None:
         super().__init__()
         self.actor, self.patience = actor, patience
-        self.reply = actor.__ray_ready__.remote()  # which arrives when the actor is up
+        self.reply = actor.__ray_ready__.remote()  # arrives when the actor is up
 
     def send(self, asked: Assignment) -> int:
         self.reply = self.actor.play.remote(asked)  # If the actor is dead, the reply says so.
@@ -224,7 +226,7 @@ class RayWorker(Worker):
         try:
             reply = ray.get(self.reply, timeout=self.patience)
         except ray.exceptions.RayError as error:
-            # The actor or its node is gone, or the node that kept the reply.
+            # The actor or its node is gone, or the node that held the reply.
             without_colours = re.sub(r"\x1b\[\d+m", "", str(error))
             raise WorkerLostError(without_colours) from error
         if not self.up:
@@ -239,11 +241,11 @@ class RayWorker(Worker):
 
 
 class OpenRay(Scheduler[RayWorker]):
-    """The open fleet of actors. An actor for which the cluster has no room waits until it has."""
+    """The open fleet of actors. An actor waits until the cluster has room for it."""
 
     advice = (
-        "see with `ray status` whether the cluster has free CPUs, and make sure that its nodes can"
-        " import lowswitch and the source"
+        "check with `ray status` whether the cluster has free CPUs, and make sure that "
+        "its nodes can import lowswitch and the source"
     )
 
     def __init__(
@@ -252,10 +254,10 @@ class OpenRay(Scheduler[RayWorker]):
         super().__init__(source, policy, size=size, patience=patience)
         self.ours = ours  # The connection to the cluster ends with this fleet.
         self.head = str(_ray().get_runtime_context().gcs_address)
-        self.looked = self.seen = time.monotonic()  # when the head was asked, and answered last
+        self.looked = self.seen = time.monotonic()  # when the head was last asked, and answered
         self.gone = False
-        self.shared = _ray().put(source)  # sent once, however many workers fetch it
-        # Ray must not restart an actor: the new one would not know the policy.
+        self.shared = _ray().put(source)  # sent once, no matter how many workers fetch it
+        # Ray must not restart an actor: a new one would not know the policy.
         settings = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0}
         self.actor = _ray().remote(**settings)(PiecePlayer)
 
@@ -273,9 +275,10 @@ class OpenRay(Scheduler[RayWorker]):
                 return [by_reply[reply] for reply in ready]
 
     def _require_head(self) -> None:
-        """Raise an error if the head of the cluster has been gone for some time.
+        """Raise an error if the head of the cluster has been unreachable for some time.
 
-        Actors go on without it for a while. Then Ray would end this process without a word.
+        Actors continue without the head for a while. After that, Ray would end this process
+        silently.
         """
         if time.monotonic() - self.looked < _LOOK_SECONDS:
             return
@@ -287,9 +290,9 @@ class OpenRay(Scheduler[RayWorker]):
             if time.monotonic() - self.seen > _LOST_SECONDS:
                 self.gone = True
                 raise FleetError(
-                    f"the head of the Ray cluster at {self.head} is lost ({error}), and the cluster"
-                    " with it; start the cluster again, and the same call goes on from its"
-                    " checkpoint"
+                    f"the head of the Ray cluster at {self.head} is lost ({error}), and "
+                    "with it the cluster; restart the cluster and repeat this call, "
+                    "which resumes from its checkpoint"
                 ) from None
         else:
             self.seen = time.monotonic()
@@ -298,14 +301,14 @@ class OpenRay(Scheduler[RayWorker]):
         ray = _ray()
         if self.gone:
             # All calls would wait for the head. A connection without a head ends the process, so it
-            # is closed even if it was somebody else's.
+            # is closed even if this fleet did not open it.
             ray.shutdown()
         elif ray.is_initialized():
             try:
                 closing = [worker.actor.close.remote() for worker in self.workers if worker.up]
                 if closing:
                     ray.wait(closing, num_returns=len(closing), timeout=CLOSING_SECONDS)
-            finally:  # also when a second Ctrl-C cuts the waiting short
+            finally:  # also when a second Ctrl-C interrupts the wait
                 self._kill_workers()
         self.ours = False
 

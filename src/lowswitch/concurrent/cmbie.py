@@ -1,4 +1,4 @@
-"""MBIE and CMBIE, the model-based algorithms with which the paper compares, on many machines."""
+"""MBIE and CMBIE, the model-based algorithms that the paper compares with, on many machines."""
 
 from __future__ import annotations
 
@@ -22,13 +22,35 @@ def mbie(
 ) -> ConcurrentRun:
     """Run MBIE (Strehl and Littman 2008), or on several machines CMBIE (Guo and Brunskill 2015).
 
-    episodes: of all machines together, rounded up to whole rounds. In a round each machine plays
-    one episode by the same policy; then all data are pooled and the policy is planned anew. CMBIE
-    pools after each time step. Here that would be the same, since data of step h bear only on
-    values of the steps up to h, which every machine of the round has left behind.
-    c: scales both widths; 1 is the provable scale, 0.05 a practical one. p: the probability with
-    which some interval may fail. most_visits: the m of MBIE, after which the data of an (h, x, a)
-    are ignored; by default all are used.
+    In a round, each machine plays one episode by the same policy; then all data are pooled and the
+    policy is replanned. CMBIE pools after each time step. Here that would make no difference: data
+    of step h affect only the values of steps up to h, which every machine of the round has already
+    passed.
+
+    Parameters
+    ----------
+    mdp
+        The problem.
+    episodes
+        The number of episodes of all machines together, rounded up to whole rounds.
+    machines
+        The number of machines.
+    seed
+        The seed of the run.
+    c
+        The scale of both confidence widths; 1 is the scale of the proof, 0.05 a practical one.
+    p
+        The probability with which some interval may fail.
+    most_visits
+        The m of MBIE: the number of visits after which the data of an (h, x, a) are ignored. By
+        default all are used.
+    progress
+        Whether to show progress, as in `lowswitch.simulate`.
+
+    Returns
+    -------
+    ConcurrentRun
+        The result of the run.
     """
     require_mdp(mdp)
     machines = require_count("machines", machines)

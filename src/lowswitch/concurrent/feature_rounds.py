@@ -1,7 +1,7 @@
 """Rounds on a problem with features: M episodes by one policy, learned in order.
 
-Episodes after the cut of a round are thrown away and played again, so that the run equals the
-sequential one to the bit.
+Episodes after the cut of a round are discarded and played again, so the run equals the sequential
+run bit for bit.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from lowswitch.runs.feature_jobs import FeatureJob, RegretCurve
 from lowswitch.runs.jobs import Options
 from lowswitch.runs.stopping import Stop
 
-_KIND = "linear rounds checkpoint"  # of its files
+_KIND = "linear rounds checkpoint"  # the kind in the header of its files
 
 
 @dataclass
 class _State:
-    """A run between two rounds."""
+    """The state of a run between two rounds."""
 
     learner: FeatureLearner
     account: RegretCurve
@@ -45,15 +45,15 @@ class _State:
 
 
 class FeatureRounds(RoundDriver):
-    """A run in rounds whose learner knows features."""
+    """A run in rounds whose learner uses features."""
 
     state: _State
 
     def __init__(self, setting: RoundSetting, stop: Stop | None, fleet: Fleet | None) -> None:
         if not (fleet is None and stop is None and setting.regret):
             raise ValueError(
-                "rounds with features are played in this process to their end; leave fleet, stop"
-                " and regret out"
+                "rounds with features run in this process until the last episode; leave "
+                "fleet, stop and regret out"
             )
         require_word("rule", setting.rule, ("trigger", "switch"))
         self.setting, sizes = setting, {"episodes": setting.episodes, "seeds": [setting.seed]}
@@ -67,7 +67,7 @@ class FeatureRounds(RoundDriver):
             self.look_up()
 
     def _round(self) -> None:
-        """Play one round, and learn it up to its cut."""
+        """Play one round, and learn from it up to its cut."""
         state, learner, first = self.state, self.state.learner, self.state.learned
         last = min(learner.episodes, first + self.setting.machines)
         with self.timed("play"):
@@ -109,9 +109,10 @@ class FeatureRounds(RoundDriver):
         }
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a checkpoint whole or not at all.
+        """Write a checkpoint atomically.
 
-        If an interrupt has cut the learning of a round in two, the last checkpoint stays.
+        If an interrupt stopped the learning in the middle of a round, the previous checkpoint
+        stays.
         """
         state, account = self.state, self.state.account
         if account.done != state.learned:
@@ -141,8 +142,9 @@ class FeatureRounds(RoundDriver):
                 self._take_over(facts, arrays)
         if differs:
             raise ValueError(
-                f"the checkpoint {str(checkpoint)!r} is of a run with another"
-                f" {' and '.join(differs)}; give another file, or delete it to begin anew"
+                f"the checkpoint {str(checkpoint)!r} belongs to a run with another "
+                f"{' and '.join(differs)}; give another file, or delete this one to start "
+                "again"
             )
 
     def _take_over(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -160,14 +162,14 @@ class FeatureRounds(RoundDriver):
         state.discarded = require_count("discarded", facts["discarded"], least=0)
         account.total, state.earned = map(float, arrays["totals"])
         state.learner, account.done = learner, learner.told
-        saved = facts.get("seconds", state.seconds)  # which files of before do not have
+        saved = facts.get("seconds", state.seconds)  # older files do not have it
         state.seconds = {part: float(saved[part]) for part in state.seconds}
 
 
 def _learn_round(
     learner: FeatureLearner, played: PlayedEpisodes, rule: str, account: RegretCurve
 ) -> int:
-    """Learn the episodes of a round in order up to its cut, and return how many."""
+    """Learn from the episodes of a round in order up to its cut; return how many there were."""
     done, size = 0, len(played.x)
     while done < size:
         policy, before = learner.policy, learner.deployments

@@ -1,7 +1,7 @@
-"""What a fleet is: a frozen value such as `Processes(workers=4)` that says who plays.
+"""The interface of a fleet: a frozen value such as `Processes(workers=4)` that says who plays.
 
 Opening it gives an open fleet, whose workers play the episodes of a round by one policy. The fleet
-in this process is here; those with workers elsewhere are in `processes` and `cluster`.
+in this process is defined here; fleets with workers elsewhere are in `processes` and `cluster`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lowswitch.policy.tables import change_rows
 
 
 class FleetError(RuntimeError):
-    """The workers cannot play: they do not start, do not answer, or die again and again."""
+    """The workers cannot play: they do not start, do not answer, or die repeatedly."""
 
 
 class OpenFleet(Protocol):
@@ -35,24 +35,24 @@ class OpenFleet(Protocol):
     def play(self, changes: np.ndarray, episodes: np.ndarray) -> Trajectories:
         """Change rows [n, 3] (step, state, action) of the policy, then play these episodes [B].
 
-        The workers play in any order; row i of the answer is episode episodes[i].
+        The workers play in any order; row i of the result is the episode `episodes[i]`.
         """
 
     def close(self) -> None:
-        """End every worker, so that nothing is left behind."""
+        """End every worker and leave nothing behind."""
 
 
 class Fleet(Protocol):
-    """Who plays; it can be opened any number of times."""
+    """Says who plays; it can be opened any number of times."""
 
     def open(self, source: Source, seed: int, policy: np.ndarray) -> OpenFleet:
         """Start workers that know a policy [H, S]."""
 
 
 def machine_of(episode: int, episodes: np.ndarray, otherwise: int = 0) -> int:
-    """The machine that plays an episode, which is its place in the round.
+    """The machine that plays an episode: the episode's place in the round.
 
-    `otherwise` is the answer where an error names no episode or one that is not in the round.
+    Returns `otherwise` if an error names no episode, or one outside the round.
     """
     places = np.flatnonzero(episodes == episode)
     return int(places[0]) if len(places) else otherwise
@@ -60,7 +60,7 @@ def machine_of(episode: int, episodes: np.ndarray, otherwise: int = 0) -> int:
 
 @dataclass(frozen=True)
 class InProcess:
-    """Only this process plays, one episode after the other."""
+    """Play in this process alone, one episode after the other."""
 
     def open(self, source: Source, seed: int, policy: np.ndarray) -> OpenInProcess:
         return OpenInProcess(source.player(seed), policy)

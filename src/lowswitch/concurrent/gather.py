@@ -1,24 +1,25 @@
-"""Makes the result of a run from the state in which it ended."""
+"""Build the result of a run from its final state."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from lowswitch.concurrent.results import ConcurrentRun
-from lowswitch.concurrent.sources import Source, Tabular
+from lowswitch.concurrent.sources import Source, Steps, Tabular
 from lowswitch.concurrent.state import RoundSetting, RoundState
+from lowswitch.envs.problem import Problem
 from lowswitch.history import History
 from lowswitch.kernels.arrays import Account
 from lowswitch.runs.results import Curves, origin
 
 
 def gather(setting: RoundSetting, state: RoundState, reason: str) -> ConcurrentRun:
-    """What the run returns; `reason` is what ended it."""
+    """The result of the run; `reason` says what ended it."""
     source, learned = setting.source, state.learned
     H, S, A = source.horizon, source.states, source.actions
     before = state.initial if state.initial.ndim == 3 else None
     history = History(state.changes.copy(), before=before)
-    # A deployment is counted where its first row change is.
+    # A deployment is counted at its first row change.
     first = np.flatnonzero(np.diff(history.episode, prepend=-1))
     stamps = state.rounds.stamps[first]
     curves, rounds_curve, earned_curve = _curves(setting, state, history)
@@ -58,8 +59,16 @@ def gather(setting: RoundSetting, state: RoundState, reason: str) -> ConcurrentR
         lost=state.network["lost"],
         bytes_sent=state.network["bytes_sent"],
         bytes_received=state.network["bytes_received"],
-        **origin(source.mdp if isinstance(source, Tabular) else None, _name(source)),
+        measure=source.problem.measure if isinstance(source, Steps) else "regret",
+        **origin(_problem(source), _name(source)),
     )
+
+
+def _problem(source: Source) -> Problem | None:
+    """The problem behind a source, if there is one."""
+    if isinstance(source, Tabular):
+        return source.mdp
+    return source.problem if isinstance(source, Steps) else None
 
 
 def _name(source: Source) -> str:
@@ -70,7 +79,8 @@ def _name(source: Source) -> str:
 
 def _optimal_value(source: Source, episodes: int) -> float:
     """The optimal value over the episodes learned; NaN where nothing is known of the source."""
-    return source.mdp.optimal_value(episodes) if isinstance(source, Tabular) else np.nan
+    problem = _problem(source)
+    return np.nan if problem is None else problem.optimal_value(episodes)
 
 
 def _curves(
@@ -78,7 +88,7 @@ def _curves(
 ) -> tuple[Curves, np.ndarray, np.ndarray]:
     """The curves as far as the run came, with a last point where it ended.
 
-    The other two are the curves of the rounds and of the rewards.
+    Also returns the curves of the rounds and of the rewards.
     """
     learned, source, log, rounds = state.learned, setting.source, state.log, state.rounds
     reached = log.curve_points <= learned
@@ -93,16 +103,15 @@ def _curves(
         np.searchsorted(history.episode[history.switched], marks)[None],
         np.searchsorted(np.unique(history.episode), marks)[None],
     )
-    earned = np.append(rounds.earned_curve[reached], rounds.totals["earned"][here])
-    return (
-        curves,
-        np.append(rounds.curve[reached], rounds.totals["rounds"][here]),
-        source.scale.to_value(earned, marks * source.horizon),
-    )
+    unit = np.append(rounds.earned_curve[reached], rounds.totals["earned"][here])
+    earned = source.scale.to_value(unit, marks * source.horizon)
+    if isinstance(source, Steps) and setting.regret:
+        curves = curves._replace(regret=(marks * source.problem.reference - earned)[None])
+    return curves, np.append(rounds.curve[reached], rounds.totals["rounds"][here]), earned
 
 
 def _final_regret(state: RoundState, ended: np.ndarray) -> np.ndarray:
-    """The regret at the end of the run, if that is no point of the curves by itself."""
+    """The regret at the end of the run, if the end is not already a point of the curves."""
     from lowswitch.kernels.values import settle
 
     account = state.account

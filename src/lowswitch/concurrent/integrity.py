@@ -1,6 +1,4 @@
-"""What must be true of the state of a run before it goes on; what its learner knows is checked by
-the learner itself.
-"""
+"""Checks on the state of a run before it resumes; the learner checks its own knowledge itself."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from lowswitch.runs.results import curve_points
 
 
 def require_whole(state: RoundState, setting: RoundSetting) -> None:
-    """Raise a ValueError if a state is not such as rounds can have left."""
+    """Raise a ValueError if rounds cannot have left the state like this."""
     _require_totals(state, setting)
     _require_history(state)
     _require_window(state)
@@ -33,15 +31,15 @@ def _require_totals(state: RoundState, setting: RoundSetting) -> None:
     passed = int(np.searchsorted(state.log.curve_points, learned, side="right"))
     require(totals["passed"] == passed, f"it passed {totals['passed']} points of its curves")
     require_finite("rewards", totals["earned"], rounds.earned_curve)
-    require((rounds.plays >= 0) & (rounds.plays <= played), "its plays are no counts")
+    require((rounds.plays >= 0) & (rounds.plays <= played), "its plays are not counts")
     steps = rounds.plays.reshape(state.knowledge.spec.H, -1).sum(axis=1)
-    require(steps == played, f"its plays are not those of {played} episodes")
+    require(steps == played, f"its plays do not add up to {played} episodes")
     curve = rounds.curve[:passed]
     require((curve >= 0) & (curve <= totals["rounds"]), "its curve has rounds that were not played")
 
 
 def _require_history(state: RoundState) -> None:
-    """The changes lead from the first policy to the deployed one."""
+    """Check that the changes lead from the initial policy to the deployed one."""
     H, S, A = state.knowledge.allowed.shape
     changes, stamps = state.changes, state.rounds.stamps[: len(state.changes)]
     episodes = np.concatenate(([0], changes[:, 0], [max(0, state.learned - 1)]))
@@ -60,16 +58,16 @@ def _require_history(state: RoundState) -> None:
     history, knowledge = History(changes, before=before), state.knowledge
     counted = history.deployments, history.local_switches
     clock = knowledge.deployments, knowledge.local_switches
-    require(counted == clock, "its changes are not as many as its learner counts")
+    require(counted == clock, "the number of its changes differs from its learner's count")
 
 
 def _require_window(state: RoundState) -> None:
-    """What lies ready was played by the deployed policy, so that it will be learned."""
+    """Check that the deployed policy played the stored episodes, so that they will be learned."""
     (H, S, A), window, learned = state.knowledge.allowed.shape, state.window, state.learned
-    require_indices("states that were played ahead", window.states, S)
-    require_indices("actions that were played ahead", window.actions, A)
+    require_indices("states of episodes played ahead", window.states, S)
+    require_indices("actions of episodes played ahead", window.actions, A)
     rewards = window.rewards
-    require((rewards >= 0) & (rewards <= 1), "rewards that were played ahead lie outside [0, 1]")
+    require((rewards >= 0) & (rewards <= 1), "rewards of episodes played ahead lie outside [0, 1]")
     width = len(window.ready)
     episodes = np.arange(learned, learned + width)
     ready = window.ready[episodes % width]
@@ -77,14 +75,14 @@ def _require_window(state: RoundState) -> None:
     for k in episodes[ready]:
         slot = k % width
         played = policy.table(int(k))[np.arange(H), window.states[slot]]
-        require(played == window.actions[slot], "what was played ahead is not by its policy")
+        require(played == window.actions[slot], "its policy did not play the episodes played ahead")
 
 
 def _require_account(state: RoundState, setting: RoundSetting) -> None:
     balance, passed = state.account.balance[0], int(state.account.balance[0]["passed"])
     require_finite("regret", balance["regret"], balance["gap"])
     points = np.array_equal(state.account.curve_points, curve_points(setting.episodes))
-    require(points, "the points of its curve are not those of its run")
+    require(points, "the points of its curve do not belong to its run")
     if not state.evaluation.wanted:
         return
     require(0 <= balance["charged"] <= state.learned, "it charged episodes that were not learned")

@@ -1,4 +1,4 @@
-"""How an open fleet, whose workers know one policy at a time, plays a mixture of policies."""
+"""Play a mixture of policies with a fleet whose workers know one policy at a time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lowswitch.policy.tables import TablePolicy, change_rows
 
 
 class MixturePlay:
-    """Plays each episode of a round by the member that is drawn for it.
+    """Play each episode of a round by the member that is drawn for it.
 
-    The machines with the same policy play together: there is one call of the fleet for each policy
-    that plays in a round, with the rows in which it differs from the policy of the call before.
+    Machines with the same policy play together. Each policy that plays in a round takes one call of
+    the fleet, with the rows in which it differs from the policy of the previous call.
     """
 
     def __init__(self, fleet: OpenFleet, deployed: TablePolicy) -> None:
-        """A fleet that was opened with the first member of what is deployed."""
+        """Take a fleet that was opened with the first member of the deployed mixture."""
         self.fleet, self.deployed = fleet, deployed
         self.mixture = deployed.actions.copy()  # [members, H, S]
         self.known = self.mixture[0].copy()  # [H, S]  the policy that the fleet has
@@ -50,7 +50,7 @@ class MixturePlay:
 
 
 def _alike(mixture: np.ndarray) -> np.ndarray:  # [members]
-    """For each member the first one that has the same policy."""
+    """For each member, the first member with the same policy."""
     _, first, which = np.unique(
         mixture.reshape(len(mixture), -1), axis=0, return_index=True, return_inverse=True
     )

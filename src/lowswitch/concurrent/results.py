@@ -1,4 +1,4 @@
-"""The result of a run on many machines: the costs of its seed, and those of its rounds."""
+"""The result of a run on many machines: the costs of its seed and of its rounds."""
 
 from __future__ import annotations
 
@@ -20,30 +20,32 @@ from lowswitch.show.tables import Summary
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ConcurrentRun(Runs):
-    """What one seed cost that M machines played in rounds; `episodes` are those that were kept.
+    """The costs of one seed that M machines played in rounds; `episodes` counts the kept ones.
 
-    Regret and the optimal value are NaN where the source has no tables.
+    Regret and the optimal value are NaN if the source has no tables.
     """
 
-    kind = "concurrent run"  # of its files
+    kind = "concurrent run"  # in its files
     machines: int
     rule: str
     planned: int  # episodes that were asked for
     stopped: str  # what ended the run: episodes, policy, mixture, within, rounds or seconds
     rounds: int
-    played: int  # episodes, those thrown away included
+    played: int  # episodes, including discarded ones
     earned: float  # rewards of the episodes kept, in the source's units
     parts: dict[str, float]  # seconds of wall time: start, play, learn, save
     lost: int = 0  # workers that died or hung and were replaced
     bytes_sent: int = 0  # to the workers
     bytes_received: int = 0
-    # with features these are empty
+    # empty with features
     plays: np.ndarray = field(default_factory=nothing)  # [H, S, A]  how often an action was played
     rounds_at: np.ndarray = field(default_factory=nothing)  # [deployments]  rounds played before
     played_at: np.ndarray = field(default_factory=nothing)  # [deployments]  episodes played before
     rounds_curve: np.ndarray = field(default_factory=nothing)  # [C]  at the curves' episodes
     earned_curve: np.ndarray = field(default_factory=nothing)  # [C]  at the curves' episodes
-    learner: FeatureLearner | None = None  # with features, at the end; its own `save` keeps it
+    learner: FeatureLearner | None = (
+        None  # with features: its final state, which its own `save` stores
+    )
 
     def __repr__(self) -> str:
         machines = f"{self.machines:,} machine{'s' * (self.machines > 1)}"
@@ -53,32 +55,33 @@ class ConcurrentRun(Runs):
 
     @property
     def kept(self) -> int:
-        """The episodes that were learned from, which are those of the sequential run."""
+        """The number of episodes that were learned from, which are the episodes of the sequential
+        run.
+        """
         return self.episodes
 
     @property
     def thrown_away(self) -> int:
-        """The episodes that were played in vain."""
+        """The number of episodes that were played and discarded."""
         return self.played - self.episodes
 
     @property
     def speed_up(self) -> float:
-        """How many episodes were kept in a round, in the mean.
+        """The average number of kept episodes per round.
 
-        The rounds are so many times as fast as the sequential run if nothing but playing takes
-        time.
+        If only playing takes time, the run is this many times as fast as the sequential run.
         """
         return self.episodes / max(1, self.rounds)
 
     @property
     def played_under(self) -> np.ndarray:  # [deployments + 1]
-        """How many episodes the machines played under each policy: under the first one, and under
-        the one after each deployment.
+        """The number of episodes that the machines played under the initial policy and after each
+        deployment.
         """
         return np.diff(np.concatenate(([0], self.played_at, [self.played])))
 
     def rounds_to(self, mdp: TabularMDP, eps: float) -> int | None:
-        """The rounds that were played before a policy within eps of the optimum was deployed first.
+        """The number of rounds before the first deployment of a policy within `eps` of the optimum.
 
         None if no such policy was deployed.
         """
@@ -87,13 +90,15 @@ class ConcurrentRun(Runs):
         return int(np.append(0, self.rounds_at)[good[0]]) if len(good) else None
 
     def mistakes(self, mdp: TabularMDP, eps: float) -> int:
-        """How many actions the machines took in episodes whose policy is more than eps below the
-        optimum: Bai et al. 2019, appendix.
+        """How many actions the machines took in episodes whose policy is more than `eps` below the
+        optimum.
+
+        See Bai et al. 2019, appendix.
         """
         return mistakes(mdp, self._history, self.initial, self.played_under, eps)
 
     def suboptimal_actions(self, mdp: TabularMDP, eps: float) -> int:
-        """How many actions the machines took that lose more than eps by themselves, V*_h(x) -
+        """How many actions the machines took that lose more than `eps` by themselves, V*_h(x) -
         Q*_h(x, a) > eps.
         """
         return suboptimal_actions(mdp, self.plays, eps)
@@ -106,9 +111,10 @@ class ConcurrentRun(Runs):
         return self.history[0] if self.history else None
 
     def summary(self, columns: Sequence[str] | None = None) -> Summary:
-        """What was played, kept and thrown away, and what it cost; print it, or look at it.
+        """A table of the episodes played, kept and discarded, and of their costs, to print or
+        display.
 
-        columns: which of these lines, in this order; by default all.
+        columns: which lines to show, in this order; by default all.
         """
         from lowswitch.show import report
 
@@ -119,11 +125,11 @@ class ConcurrentRun(Runs):
         return super().to_dict() | {name: getattr(self, name) for name in _NUMBERS}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the results with their configuration, without the learner; `load` reads them."""
+        """Write the results and their configuration, without the learner; `load` reads them."""
         Runs.save(replace(self, learner=None), path)
 
 
-# what `--json` prints of a run beside the numbers of `Runs`
+# what `--json` prints in addition to the numbers of `Runs`
 _NUMBERS = (
     *("machines", "rule", "planned", "stopped", "rounds", "played", "earned", "lost"),
     *("bytes_sent", "bytes_received", "parts", "kept", "thrown_away", "speed_up"),
@@ -131,5 +137,5 @@ _NUMBERS = (
 
 
 def load(path: str | os.PathLike[str]) -> ConcurrentRun:
-    """Read the run that `ConcurrentRun.save` wrote."""
+    """Read a run that `ConcurrentRun.save` wrote."""
     return loaded(ConcurrentRun, path)

@@ -1,4 +1,4 @@
-"""Plays the rounds of a run until it ends, and saves what was reached, whatever is learned."""
+"""Play the rounds of a run until it ends, and save its progress, for every kind of learner."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from lowswitch.concurrent.results import ConcurrentRun
 from lowswitch.show.progress import Progress
 
 _REDRAW_SECONDS = 0.1
-_PARTS = ("start", "play", "learn", "save")  # of the seconds that a run takes
+_PARTS = ("start", "play", "learn", "save")  # the parts of a run's wall time
 
 
 def fresh_seconds() -> dict[str, float]:
-    """The seconds of a run that has not begun."""
+    """The seconds of a run that has not started."""
     return dict.fromkeys(_PARTS, 0.0)
 
 
 class RoundDriver(ABC):
-    """A run in rounds; each kind of problem says how a round is played, learned and saved."""
+    """A run in rounds; a subclass for each kind of problem plays, learns and saves a round."""
 
-    state: Any  # how far it is: `learned` episodes, `played_rounds`, and `seconds` of each part
+    state: Any  # progress: `learned` episodes, `played_rounds`, and `seconds` of each part
     bar: Progress
     checkpoint: str | os.PathLike[str] | None
     save_every: float
@@ -34,7 +34,7 @@ class RoundDriver(ABC):
     def drive(
         self, bar: Progress, checkpoint: str | os.PathLike[str] | None, save_every: float
     ) -> None:
-        """Play to the end, from the checkpoint on where there is one."""
+        """Play until the end, resuming from the checkpoint if it exists."""
         self.bar, self.checkpoint, self.save_every = bar, checkpoint, save_every
         there = checkpoint is not None and Path(checkpoint).exists()
         self.start(checkpoint if there else None)
@@ -47,32 +47,32 @@ class RoundDriver(ABC):
             raise
         self._save_at_the_end()
 
-    # ---- what differs ----------------------------------------------------------------------------
+    # ---- what differs between kinds of problems --------------------------------------------------
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """What a checkpoint must have in common with the run that goes on from it, as JSON."""
+        """The facts that a checkpoint must share with the run that resumes from it, as JSON."""
 
     @abstractmethod
     def start(self, checkpoint: str | os.PathLike[str] | None) -> None:
-        """Begin, or go on from a checkpoint of this very setting."""
+        """Start, or resume from a checkpoint of exactly this setting."""
 
     @abstractmethod
     def play(self) -> None:
-        """Play rounds until the run ends, and look up after each or after some of them."""
+        """Play rounds until the run ends, and call `look_up` after each round or after several."""
 
     @abstractmethod
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a checkpoint whole or not at all."""
+        """Write a checkpoint atomically."""
 
     @abstractmethod
     def result(self) -> ConcurrentRun:
-        """What the run returns."""
+        """The result of the run."""
 
     # ---- what all have in common -----------------------------------------------------------------
 
     def look_up(self) -> None:
-        """Draw the progress and write the checkpoint if it is time to."""
+        """Draw the progress, and write the checkpoint if it is due."""
         now, state = time.perf_counter(), self.state
         if now - self.drawn > _REDRAW_SECONDS:
             self.drawn, rounds = now, state.played_rounds
@@ -90,20 +90,25 @@ class RoundDriver(ABC):
             self.state.seconds[part] += time.perf_counter() - begin
 
     def _keep(self, error: BaseException) -> None:
-        """Save what was reached before an error or an interrupt, and note in it what was saved."""
+        """Save the progress before an error or an interrupt leaves the run, and note this in the
+        error.
+        """
         if self.checkpoint is None:
             return
         try:
             self._save()
         except Exception as failure:
-            error.add_note(f"what was reached since the last checkpoint is lost: {failure}")
+            error.add_note(f"the progress since the last checkpoint is lost: {failure}")
         if Path(self.checkpoint).exists():
             error.add_note(
-                f"the checkpoint {str(self.checkpoint)!r} is kept; the same call goes on from there"
+                f"the checkpoint {str(self.checkpoint)!r} is saved; repeat this call to "
+                "resume from it"
             )
 
     def _save_at_the_end(self) -> None:
-        """Write the checkpoint; a full disk must not cost the result, so it is only a warning."""
+        """Write the checkpoint; a full disk only causes a warning, because it must not cost the
+        result.
+        """
         try:
             self._save()
         except Exception as failure:

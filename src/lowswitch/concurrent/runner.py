@@ -1,7 +1,7 @@
 """A run on M machines, which all play the same policy in a round.
 
-What they play is learned in the order of the machines, so the run equals the sequential one to the
-bit.
+Their episodes are learned in the order of the machines, so the run equals the sequential run bit
+for bit.
 """
 
 from __future__ import annotations
@@ -52,27 +52,51 @@ def run(
     regret: bool = True,
     progress: bool | None = None,
 ) -> ConcurrentRun:
-    """Run an algorithm for `episodes` episodes; in each round M machines play one episode each, all
-    by the same policy.
+    """Run an algorithm on M machines, which all play the same policy in a round.
 
-    source: what is played: a TabularMDP, a `Gymnasium` or a `System`; or a problem with features
-    (`lowswitch.features.problems`, or `Environment` of `lowswitch.envs.gymnasium`), which this
-    process plays to its last episode, by the rules "trigger" and "switch".
-    machines: M, the number of episodes in a round. It may exceed the number of the fleet's workers.
-    rule: where a round is cut. The episodes after the cut are thrown away and played again.
-    "trigger" cuts after the first episode with a trigger, as in the paper; a planner's triggers are
-    the episodes after which it plans. "switch" cuts after the first episode that changed the
-    policy. "speculate" throws away only those episodes that the new policy would have played
-    otherwise; it needs a source that can be replayed.
-    fleet: who plays; by default this process.
-    stop: when to end before the last episode.
-    checkpoint: a file that is written every `save_every` seconds, at the end, and when something
-    goes wrong. Where it exists, the run goes on from it. One run owns it at a time: a second one is
-    refused with the process of the first.
-    regret: False leaves the regret out where it could be known.
+    With a simulated source, the policy history equals the history of the sequential run, for all
+    machines, rules and fleets.
 
-    For a simulated source the policy history is that of the sequential run, whatever the machines,
-    the rule and the fleet are.
+    Parameters
+    ----------
+    source
+        The problem to play: a TabularMDP, a `Gymnasium` or a `System`; or a problem with features
+        (`lowswitch.features.problems`, or `Environment` of `lowswitch.envs.gymnasium`). This
+        process plays problems with features itself, to the last episode, and only by the rules
+        "trigger" and "switch".
+    algorithm
+        The algorithm to run.
+    episodes
+        The number of episodes to learn from.
+    machines
+        M, the number of episodes in a round. It may exceed the number of the fleet's workers.
+    rule
+        Where a round is cut. Episodes after the cut are discarded and played again. "trigger" cuts
+        after the first episode with a trigger, as in the paper; a planner's triggers are the
+        episodes after which it plans. "switch" cuts after the first episode that changed the
+        policy. "speculate" discards only the episodes that the new policy would have played
+        differently; it needs a source that can be replayed.
+    fleet
+        Who plays; by default this process.
+    seed
+        The seed of the run.
+    stop
+        When to end before the last episode.
+    checkpoint
+        A file that is written every `save_every` seconds, at the end, and when something goes
+        wrong. If it exists, the run resumes from it. Only one run can use it at a time; a second
+        run is refused with the process number of the first.
+    save_every
+        The seconds between two checkpoints.
+    regret
+        False omits the regret even if it can be computed.
+    progress
+        Whether to show progress, as in `lowswitch.simulate`.
+
+    Returns
+    -------
+    ConcurrentRun
+        The episodes played and kept, the deployments, and their costs.
     """
     setting = _checked_setting(source, algorithm, episodes, machines, rule, seed, regret)
     driver = driver_of(setting.source, setting, stop, fleet)
@@ -82,7 +106,7 @@ def run(
         )
     if checkpoint is not None:
         storage.require_writable(checkpoint)
-        driver.facts()  # which fails here, and not after hours, if it cannot be saved
+        driver.facts()  # fails now rather than after hours if it cannot be saved
     label = f"{setting.algorithm}  {setting.machines} machines"
     with (
         owning(checkpoint),
@@ -119,7 +143,9 @@ def _checked_setting(
 
 @singledispatch
 def driver_of(source: Any, *given: Any) -> RoundDriver:
-    """What plays the rounds of this source: given the setting, when to stop, and the fleet."""
+    """The driver that plays the rounds of this source, for a setting, a stopping rule and a
+    fleet.
+    """
     return TableRounds(*given)
 
 

@@ -1,6 +1,7 @@
 """The scheduler of an open fleet whose workers are elsewhere, in processes or on a cluster.
 
-It hands out the pieces of a round, and hands out again what dead or hung workers leave undone.
+It hands out the pieces of a round, and hands out again the work that dead or hung workers leave
+undone.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from lowswitch.concurrent.sources import PlayError, Trajectories
 from lowswitch.concurrent.worker import Assignment, FailedPiece, PlayedPiece, Reply
 from lowswitch.policy.tables import change_rows
 
-START_SECONDS = 30.0  # A worker may take this long to start, even where the patience is shorter.
-CLOSING_SECONDS = 3.0  # When a fleet closes, its players have this long to close what they opened.
-SHORTEST_PIECE = 0.002  # seconds: a shorter piece would take less time than its messages
-LONGEST_PIECE = 0.05  # seconds: with longer ones, workers would wait for the last one of a round
-LIVES = 3  # An episode may take so many workers with it, and so many in a row may fail to start.
-_LONGEST_PATIENCE = 10**6  # seconds, eleven days: the time limit of a socket can hold it
+START_SECONDS = 30.0  # A worker may take this long to start, even if patience is shorter.
+CLOSING_SECONDS = 3.0  # When a fleet closes, its players have this long to clean up.
+SHORTEST_PIECE = 0.002  # seconds; a shorter piece would take less time than its messages
+LONGEST_PIECE = 0.05  # seconds; with longer ones, workers would wait for the last of a round
+LIVES = 3  # workers that an episode may kill, and that may fail to start in a row
+_LONGEST_PATIENCE = 10**6  # seconds, eleven days, which fits the time limit of a socket
 
 
 def checked_settings(workers: int | None, patience: float) -> int | None:
-    """Check the two settings that all fleets with remote workers have; return the first."""
+    """Check the two settings of all fleets with remote workers; return the number of workers."""
     if not (is_number(patience) and 0 < patience <= _LONGEST_PATIENCE):
         raise ValueError(
             f"patience must be a positive number of seconds, at most {_LONGEST_PATIENCE}, not"
@@ -40,7 +41,7 @@ def checked_settings(workers: int | None, patience: float) -> int | None:
 
 
 class WorkerLostError(Exception):
-    """A worker has died; the message says how, as far as that is known."""
+    """A worker has died; the message says how, if that is known."""
 
 
 class RemoteError(Exception):
@@ -55,7 +56,7 @@ class RemoteError(Exception):
 
 @dataclass(eq=False)
 class Piece:
-    """The episodes [low:high] of a round, which one worker plays."""
+    """The episodes [low:high] of a round, played by one worker."""
 
     key: tuple[int, int]  # the round, and low
     low: int
@@ -64,22 +65,22 @@ class Piece:
 
 
 class Round:
-    """The episodes of a round: which are not yet handed out, and what the others brought."""
+    """The episodes of a round: the pieces still to hand out, and the results of the others."""
 
     def __init__(self, number: int, episodes: np.ndarray, horizon: int) -> None:
         self.number, self.episodes = number, episodes
         self.played = Trajectories.empty(len(episodes), horizon)
-        # What is to be handed out, the next one at the end.
+        # Pieces to hand out, the next one at the end.
         self.left = [self._piece(0, len(episodes))] if len(episodes) else []
-        self.failure: tuple[int, FailedPiece] | None = None  # that of the first machine that failed
+        self.failure: tuple[int, FailedPiece] | None = None  # of the first machine that failed
 
     @property
     def has_pieces(self) -> bool:
-        """Whether there is something to hand out; after a failure there is nothing any more."""
+        """Whether there is something to hand out; after a failure there is nothing more."""
         return self.failure is None and bool(self.left)
 
     def next_piece(self, workers: int, seconds: float | None) -> Piece:
-        """Cut off the next piece; an episode takes about so many seconds, if that is known."""
+        """Cut off the next piece; an episode takes about `seconds` seconds, if that is known."""
         remaining = sum(piece.high - piece.low for piece in self.left)
         piece = self.left.pop()
         middle = piece.low + piece_size(remaining, len(self.episodes), workers, seconds)
@@ -101,10 +102,10 @@ class Round:
             self.failure = machine, reply
 
     def replay(self, piece: Piece, reason: str) -> None:
-        """Have a piece played again that was lost with its worker.
+        """Hand out again a piece that was lost with its worker.
 
-        It is handed out in halves. They take less time, and if one episode is to blame, it is alone
-        in the end.
+        It is handed out in halves. They take less time, and if one episode is to blame, the halving
+        isolates it.
         """
         low, high, losses = piece.low, piece.high, piece.losses + 1
         if high - low > 1:
@@ -114,9 +115,9 @@ class Round:
             self.left.append(self._piece(low, high, losses))
         else:
             raise FleetError(
-                f"episode {self.episodes[low]} took {losses} workers with it, the last one:"
-                f" {reason}; raise the fleet's patience if it is slow, or play it with InProcess()"
-                " to see what it does"
+                f"episode {self.episodes[low]} killed {losses} workers, the last one: "
+                f"{reason}; raise the fleet's patience if it is slow, or play it with "
+                "InProcess() to see what it does"
             )
 
     def result(self) -> Trajectories:
@@ -131,11 +132,11 @@ class Round:
 
 
 def piece_size(remaining: int, batch: int, workers: int, seconds: float | None) -> int:
-    """The number of episodes in the next piece of a round that has `batch` of them.
+    """The number of episodes in the next piece of a round of `batch` episodes.
 
     This is guided self-scheduling (Polychronopoulos and Kuck 1987): each piece is half of a
-    worker's share of what remains, within bounds on the time that it takes. An episode takes so
-    many `seconds`; as long as that is not known, a piece is one episode.
+    worker's share of the remaining episodes, within bounds on the time that it takes. An episode
+    takes `seconds` seconds; until that is known, a piece is one episode.
     """
     if seconds is None:
         return 1
@@ -168,7 +169,7 @@ class Deployed:
             self.logged -= self.log.popleft().size
 
     def since(self, version: int | None) -> tuple[np.ndarray | None, np.ndarray]:
-        """What to send to a worker that knows a version: the whole policy, or changes [n, 3]."""
+        """What to send to a worker that knows `version`: the whole policy, or changes [n, 3]."""
         none = np.empty((0, 3), dtype=int)
         missed = inf if version is None else self.version - version
         if missed > len(self.log):
@@ -180,14 +181,14 @@ class Deployed:
 
 
 class Worker(ABC):
-    """The driver's handle of a remote worker, with what the scheduler expects of it.
+    """The driver's handle on a remote worker, with the methods that the scheduler expects.
 
-    Every method but `kill` may raise a WorkerLostError.
+    Every method except `kill` may raise a WorkerLostError.
     """
 
     def __init__(self) -> None:
         self.up = False  # It has started and can play.
-        self.piece: Piece | None = None  # what it plays now
+        self.piece: Piece | None = None  # the piece that it plays now
         self.version: int | None = None  # of the policy that it knows
         self.deadline = inf  # It must have started, or played its piece, by then.
 
@@ -197,24 +198,24 @@ class Worker(ABC):
 
     @abstractmethod
     def send(self, asked: Assignment) -> int:
-        """Send a piece to play without waiting for it, and return how many bytes that took."""
+        """Send a piece to play without waiting for it; return the number of bytes sent."""
 
     @abstractmethod
     def receive(self) -> tuple[Reply | None, int]:
-        """What has arrived, and its bytes; None is a step on the way to being up."""
+        """The message that has arrived, and its bytes; None is a step of starting up."""
 
     @abstractmethod
     def kill(self) -> None:
-        """End the worker at once, in whatever state it is."""
+        """End the worker at once, whatever its state."""
 
 
 W = TypeVar("W", bound=Worker)
 
 
 class Scheduler(ABC, Generic[W]):
-    """An open fleet of remote workers. A subclass says how they are started and ended."""
+    """An open fleet of remote workers. A subclass defines how they start and end."""
 
-    advice: ClassVar[str]  # what to look at when no worker starts
+    advice: ClassVar[str]  # what to check if no worker starts
 
     def __init__(self, source: bytes, policy: np.ndarray, *, size: int, patience: float) -> None:
         self.source, self.size, self.patience = source, size, patience
@@ -222,8 +223,8 @@ class Scheduler(ABC, Generic[W]):
         self.workers: list[W] = []
         self.bytes_sent = self.bytes_received = self.lost = 0
         self.round = Round(0, np.empty(0, dtype=int), len(policy))
-        self.seconds: float | None = None  # that an episode takes, as far as is known
-        self.failed_starts, self.last_failure = 0, ""  # how many in a row, and why the last one
+        self.seconds: float | None = None  # per episode, as far as known
+        self.failed_starts, self.last_failure = 0, ""  # how many in a row, and why the last failed
         self.closed = False
 
     @abstractmethod
@@ -232,14 +233,14 @@ class Scheduler(ABC, Generic[W]):
 
     @abstractmethod
     def _wait(self, workers: Sequence[W], seconds: float) -> Sequence[W]:
-        """Those workers that have something to receive or are lost; none after so many seconds."""
+        """The workers that have a message or are lost; none after `seconds` seconds."""
 
     @abstractmethod
     def _end_workers(self) -> None:
-        """Let all workers close what they have open if they can, and end them."""
+        """Let all workers close their resources if they can, then end them."""
 
     def start(self) -> Self:
-        """Start the workers, and return when the first one is up."""
+        """Start the workers; return when the first one is up."""
         try:
             while not self._somebody_is_up():
                 self._attend()
@@ -262,10 +263,10 @@ class Scheduler(ABC, Generic[W]):
     def close(self) -> None:
         self.closed = True
         self._end_workers()
-        self.workers = []  # not before, so that whoever interrupts the ending can close again
+        self.workers = []  # only now, so that after an interrupt the fleet can be closed again
 
     def _hand_out(self) -> bool:
-        """Give the idle workers something to do; return whether there is a reply to wait for."""
+        """Give work to the idle workers; return whether there is a reply to wait for."""
         for worker in [worker for worker in self.workers if not worker.awaited]:
             if not self.round.has_pieces:
                 break
@@ -281,16 +282,16 @@ class Scheduler(ABC, Generic[W]):
         try:
             self.bytes_sent += worker.send(Assignment(piece.key, policy, changes, episodes))
         except WorkerLostError as loss:
-            if has_played:  # It died while it was idle, so this piece is not to blame.
+            if has_played:  # It died while idle, so this piece is not to blame.
                 worker.piece = None
                 self.round.left.append(piece)
             self._lose(worker, str(loss))
 
     def _attend(self) -> None:
-        """Wait until a worker replies, dies or is overdue, and do what that asks for."""
+        """Wait until a worker replies, dies or is overdue, and handle it."""
         self._replace_the_lost()
-        # The time is taken before `_wait`: a reply that is there when the driver looks is never
-        # late, however late the driver looks.
+        # The time is taken before `_wait`, so a reply that has arrived by then is never late,
+        # however late the driver looks.
         before = time.monotonic()
         awaited = [worker for worker in self.workers if worker.awaited]
         rest = max(0.0, min(worker.deadline for worker in awaited) - before)
@@ -312,16 +313,16 @@ class Scheduler(ABC, Generic[W]):
         if reply is None or piece is None:
             worker.deadline = self._start_deadline()
             self.failed_starts = 0 if worker.up else self.failed_starts
-        elif reply.key == piece.key:  # Any other one is late or repeated.
+        elif reply.key == piece.key:  # Any other reply is late or repeated.
             worker.piece = None
             self.round.take(piece, reply)
             if isinstance(reply, PlayedPiece):
                 self._learn_seconds(reply.seconds / (piece.high - piece.low))
 
     def _learn_seconds(self, seconds: float) -> None:
-        """Believe a shorter time at once, and a longer one by halves.
+        """Accept a shorter time at once, and move halfway towards a longer one.
 
-        The first piece of a worker takes longer than the others, because it pays for imports and
+        The first piece of a worker takes longer than the others, because it includes imports and
         compilation.
         """
         known = self.seconds
@@ -329,7 +330,7 @@ class Scheduler(ABC, Generic[W]):
 
     def _overdue(self, worker: W) -> None:
         if worker.up:
-            self.seconds = None  # The episodes of this round are slower than those before.
+            self.seconds = None  # The episodes of this round are slower than the earlier ones.
             self._lose(worker, f"no answer within patience = {self.patience:g} s")
         elif self._somebody_is_up():
             self._dismiss(worker)  # The others play on, and its successor may find a place.
@@ -345,7 +346,7 @@ class Scheduler(ABC, Generic[W]):
             return
         self.lost += 1
         for other in self.workers:
-            if not other.up:  # It may be the only hope now, so its time begins anew.
+            if not other.up:  # It may be the only hope now, so its time starts again.
                 other.deadline = self._start_deadline()
         if worker.piece is not None:
             self.round.replay(worker.piece, reason)

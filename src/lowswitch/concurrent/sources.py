@@ -1,10 +1,9 @@
-"""What is played: a source knows the size of the problem and makes players of its episodes."""
+"""Sources: a source knows the size of a problem and makes players for its episodes."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -18,21 +17,21 @@ from lowswitch.kernels.streams import stream_key
 
 
 class Trajectories(NamedTuple):
-    """Episodes as they were played; the actions are those of the policy."""
+    """Episodes as they were played; the actions follow from the policy."""
 
     states: np.ndarray  # [B, H]  int32
     rewards: np.ndarray  # [B, H]  in [0, 1]
 
     @classmethod
     def empty(cls, episodes: int, horizon: int) -> Trajectories:
-        """Room for so many episodes, to be filled."""
+        """Empty arrays for `episodes` episodes."""
         return cls(np.empty((episodes, horizon), dtype=np.int32), np.empty((episodes, horizon)))
 
 
 class PlayError(RuntimeError):
     """The environment failed while it was played.
 
-    Once it is mended, the run can go on from its checkpoint.
+    After you fix it, the run can resume from its checkpoint.
     """
 
     def __init__(
@@ -47,12 +46,12 @@ class PlayError(RuntimeError):
         return f"{where}: {self.message}"
 
     def on(self, machine: int) -> PlayError:
-        """The same error with the machine that played the episode."""
+        """The same error, naming the machine that played the episode."""
         return PlayError(self.message, self.episode, self.step, machine)
 
 
 class Player(Protocol):
-    """Plays episodes of a source; every worker has a player of its own."""
+    """Plays episodes of a source; every worker has its own player."""
 
     def play(self, policy: np.ndarray, episodes: np.ndarray) -> Trajectories:
         """Play these episodes [B] by a policy [H, S]."""
@@ -61,20 +60,20 @@ class Player(Protocol):
 
 
 class Source(Protocol):
-    """A problem as the runner sees it. It is sent to the workers, so it can be pickled."""
+    """A problem as the runner sees it. It is sent to the workers, so it must be picklable."""
 
     horizon: int
     states: int
     actions: int
     actions_allowed: np.ndarray  # [H, S, A]
     scale: Scale  # the user's reward units
-    # Whether an episode is a function of its number and the policy, whoever plays it.
+    # Whether an episode depends only on its number and the policy, not on who plays it.
     replayable: bool
 
     def player(self, seed: int) -> Player: ...
 
     def facts(self) -> dict[str, Any]:
-        """What distinguishes it from other sources, in values that JSON can hold."""
+        """The facts that distinguish it from other sources, as values that JSON can store."""
 
 
 # ---- tables --------------------------------------------------------------------------------------
@@ -102,7 +101,7 @@ class TabularPlayer:
 
     def __init__(self, mdp: TabularMDP, seed: int) -> None:
         self.mdp, self.key = mdp, stream_key(seed)
-        # Playing nothing compiles the kernel while the worker is still starting.
+        # Playing zero episodes compiles the kernel while the worker is still starting.
         self.play(mdp.actions_allowed.argmax(axis=-1), np.zeros(0, dtype=np.int64))
 
     def play(self, policy: np.ndarray, episodes: np.ndarray) -> Trajectories:
@@ -122,13 +121,13 @@ class TabularPlayer:
 class Gymnasium:
     """A Gymnasium environment with discrete states and actions.
 
-    Every worker makes one of its own and seeds it anew for every episode. What an episode brings
-    must depend on its seed and the actions alone, as Gymnasium asks of `reset(seed=...)`; only then
-    can it be replayed. A policy is [H, S + 1]; see `lowswitch.envs.gymnasium`.
+    Every worker makes its own environment and reseeds it for every episode. An episode must depend
+    only on its seed and the actions, as Gymnasium requires of `reset(seed=...)`; only then can it
+    be replayed. A policy is [H, S + 1]; see `lowswitch.envs.gymnasium`.
 
-    environment: a registered name, which `gymnasium.make` gets with the options; or a function that
-    makes an environment and that workers can import.
-    reward_range: the least and the largest reward that it can pay; 0 must lie between them.
+    environment: a registered name, which is passed to `gymnasium.make` together with the options;
+    or a function that makes an environment and that workers can import.
+    reward_range: the smallest and the largest reward of a step; 0 must lie between them.
     """
 
     replayable = True
@@ -141,17 +140,19 @@ class Gymnasium:
         reward_range: tuple[float, float] = (0.0, 1.0),
         **options: Any,
     ) -> None:
-        from lowswitch.envs.gymnasium import bridge
+        from lowswitch.envs.gymnasium import bridge, playing, spaces
         from lowswitch.envs.gymnasium.factory import read_name
 
         if isinstance(environment, str):
             environment, options = read_name(environment, options)
         self.environment, self.options = environment, options
         self.horizon = require_count("horizon", horizon)
-        self.scale = bridge.reward_scale(reward_range)
+        self.scale = spaces.reward_scale(reward_range)
         env = self.make()
         try:
-            self.states, self.actions, self.actions_allowed = bridge.spaces_of(env, self.horizon)
+            playing.require_limit(env, self.horizon)
+            sizes = bridge.sizes_of(spaces.spaces_of(env), self.horizon)
+            self.states, self.actions, self.actions_allowed = sizes
         finally:
             env.close()
 
@@ -176,7 +177,8 @@ class Gymnasium:
             ) from error
         if not isinstance(made, gymnasium.Env):
             raise ValueError(
-                f"{name_of(self.environment)} made {shown(made)}, which is no Gymnasium environment"
+                f"{name_of(self.environment)} made {shown(made)}, which is not a "
+                "Gymnasium environment"
             )
         return made
 
@@ -193,7 +195,7 @@ class Gymnasium:
 
 
 class GymnasiumPlayer:
-    """Plays an environment of its own, one episode after the other."""
+    """Plays its own environment, one episode after the other."""
 
     def __init__(self, source: Gymnasium, seed: int) -> None:
         self.env, self.scale, self.key = source.make(), source.scale, stream_key(seed)
@@ -205,29 +207,32 @@ class GymnasiumPlayer:
         return played
 
     def _episode(self, policy: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        from lowswitch.envs.gymnasium import bridge
+        from lowswitch.envs.gymnasium import playing
 
-        steps = bridge.StepCounter(self.env)
+        steps = playing.StepCounter(self.env)
         try:
-            states, _, rewards = bridge.play_episode(steps, policy, seed=episode_seed(self.key, k))
+            episode = playing.play_episode(steps, policy, seed=episode_seed(self.key, k))
+        except playing.RewardError as error:
+            raise PlayError(str(error), k, error.step) from error
         except Exception as error:
             raise PlayError(f"{type(error).__name__}: {error}", k, steps.count) from error
+        rewards = episode.rewards
         outside = np.flatnonzero(~((rewards >= self.scale.low) & (rewards <= self.scale.high)))
         if len(outside):
-            raise PlayError(self._outside(rewards[outside[0]]), k, int(outside[0]))
-        return states, self.scale.to_unit(rewards)
+            raise PlayError(self._outside(rewards, int(outside[0])), k, int(outside[0]))
+        return episode.states, self.scale.to_unit(rewards)
 
-    def _outside(self, reward: float) -> str:
+    def _outside(self, rewards: np.ndarray, step: int) -> str:
         """What is wrong with a reward, and which range would at least have it."""
+        from lowswitch.envs.gymnasium.bridge import paid_range
+
         low, high = self.scale.low, self.scale.high
-        if math.isnan(reward):
-            return f"the reward nan lies outside of reward_range ({low:g}, {high:g}): no number"
-        wider = f"{min(low, reward):g},{max(high, reward):g}"
+        paid = paid_range(self.env, self.scale, float(rewards.min()), float(rewards.max()))
         return (
-            f"the reward {reward:g} lies outside of reward_range ({low:g}, {high:g}); give the"
-            " least and the largest that a step can pay, 0 included, at least"
-            f" reward_range=({wider.replace(',', ', ')}), on the command line"
-            f" --reward-range={wider}"
+            f"the reward {rewards[step]:g} lies outside reward_range ({low:g}, {high:g}); give"
+            " the smallest and the largest reward of a step, 0 included,"
+            f" {'which is' if paid.published else 'at least'} reward_range=({paid.low:g},"
+            f" {paid.high:g}), on the command line --reward-range={paid.low:g},{paid.high:g}"
         )
 
     def close(self) -> None:
@@ -245,12 +250,12 @@ Play = Callable[[np.ndarray, np.ndarray], tuple[Any, Any, Any]]
 
 
 class System:
-    """Any system behind a function `play(policy, episodes)`, which returns states, actions and
-    rewards, each [len(episodes), H].
+    """Any system behind a function `play(policy, episodes)`.
 
-    The policy is [H, S]; row i of the answer is episode episodes[i], played by this policy. A real
-    system cannot be replayed. A simulator can, if an episode is a function of its number and the
-    policy alone; then say so with replayable=True.
+    The function returns states, actions and rewards, each [len(episodes), H]. The policy is [H, S];
+    row i of the answer is the episode `episodes[i]`, played by this policy. A real system cannot be
+    replayed. A simulator can, if an episode depends only on its number and the policy; then set
+    `replayable=True`.
     """
 
     def __init__(
@@ -288,7 +293,7 @@ class System:
 
 
 class SystemPlayer:
-    """Plays by calling the user's function, and checks what it returns."""
+    """Plays by calling the user's function, and checks the result."""
 
     def __init__(self, source: System) -> None:
         self.source = source
@@ -318,7 +323,7 @@ class SystemPlayer:
         if len(others):
             i, h = others[0]
             x, a = states[i, h], actions[i, h]
-            message = f"play took action {a} in state {x}, the policy takes {policy[h, x]}"
+            message = f"play took action {a} in state {x}, but the policy takes {policy[h, x]}"
             raise PlayError(message, int(episodes[i]), int(h))
         return Trajectories(states.astype(np.int32), rewards)
 
@@ -329,7 +334,7 @@ class SystemPlayer:
 def name_of(thing: Any) -> str:
     """A name that distinguishes functions and options, and is the same in the next process.
 
-    So it contains no address in memory.
+    So it contains no memory address.
     """
     if isinstance(thing, functools.partial):
         given = [name_of(value) for value in thing.args]
@@ -378,7 +383,7 @@ class StepsPlayer:
 
 @functools.singledispatch
 def source_of(given: Any) -> Any:
-    """What is played: a source, the one made of a TabularMDP, or a problem with features."""
+    """The source for `given`: a source itself, a TabularMDP, or a problem with features."""
     raise ValueError(
         "a source is a TabularMDP, lowswitch.envs.Simulator(step, ...), a problem with features,"
         " lowswitch.concurrent.Gymnasium(name, horizon=H) or"

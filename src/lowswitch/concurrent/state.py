@@ -1,4 +1,4 @@
-"""Where a run on many machines stands between two rounds."""
+"""The state of a run on many machines between two rounds."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.runs.results import curve_points
 from lowswitch.runs.stopping import Stop
 
-AHEAD = 2  # rounds of M episodes that "speculate" may be ahead of what is learned
+AHEAD = 2  # rounds of M episodes that "speculate" may play ahead of the learner
 GROWING = {"log_changes", "rounds_stamps"}
-_IN_FILES = {"curve_points": "checkpoints"}  # what files call an array, as those of before do
+_IN_FILES = {"curve_points": "checkpoints"}  # names of arrays in files, as in older files
 _CHANGES = 2**12
 _NETWORK = ("lost", "bytes_sent", "bytes_received")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundSetting:
-    """What is to be run: two runs with equal settings have equal results, whatever their fleets."""
+    """The setting of a run: equal settings give equal results, whatever their fleets."""
 
     source: Any  # a Source, or a problem with features
     algorithm: Algorithm
@@ -50,7 +50,7 @@ class RoundSetting:
     regret: bool
 
     def facts(self) -> dict[str, Any]:
-        """The setting as JSON gives it back, which has no tuples."""
+        """The setting as JSON returns it, without tuples."""
         source = self.source
         facts = {
             "source": source.facts(),
@@ -66,7 +66,7 @@ class RoundSetting:
 
 @dataclass
 class RoundState:
-    """A run between two rounds. The kernels write into its arrays."""
+    """The state of a run between two rounds. The kernels write into its arrays."""
 
     knowledge: Knowledge  # what learns
     model: Model
@@ -81,7 +81,7 @@ class RoundState:
 
     @property
     def learned(self) -> int:
-        """How many episodes were learned."""
+        """The number of episodes learned from."""
         return int(self.rounds.totals[0]["learned"])
 
     @property
@@ -90,18 +90,18 @@ class RoundState:
 
     @property
     def last(self) -> int:
-        """The number of episodes at which the run ends as things stand."""
+        """The number of episodes after which the run ends, as known so far."""
         return int(self.rounds.totals[0]["last"])
 
     @property
     def run(self) -> tuple[Any, ...]:
-        """What the kernels of rounds are given."""
+        """The input of the round kernels."""
         knowledge = self.knowledge
         costs = self.evaluation, self.log, self.account
         return knowledge.spec, knowledge.tables, self.model, *costs, self.window, self.rounds
 
     def play(self, key: np.uint64, episodes: np.ndarray, most: int) -> None:
-        """Play and learn up to `most` rounds of a known problem; `episodes` is room to work in."""
+        """Play and learn up to `most` rounds of a known problem; `episodes` is work space."""
         self._advance(key, episodes, self._nothing(), most)
 
     def learn(self, episodes: np.ndarray, played: Trajectories) -> None:
@@ -111,7 +111,7 @@ class RoundState:
     def _advance(
         self, key: np.uint64, episodes: np.ndarray, played: Trajectories, most: int
     ) -> None:
-        """Run the kernel, and do what it stops for until the round is learned."""
+        """Run the kernel, and handle its stops until the round is learned."""
         from lowswitch.kernels.rounds import advance
 
         self.make_room()
@@ -126,10 +126,10 @@ class RoundState:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Put the tables and counts back if a planner in Python fails, or an interrupt comes.
+        """Restore the tables and counts if a planner in Python fails, or an interrupt comes.
 
-        A learner that never stops midway needs no copy: nothing interrupts a single kernel. What
-        lies in the log beyond its end is free.
+        A learner that never stops midway needs no copy, because nothing interrupts a single kernel.
+        Entries of the log beyond its end are free.
         """
         if not self.knowledge.stops_midway:
             yield
@@ -149,7 +149,7 @@ class RoundState:
         return self.log.changes[: self.log.logged[0]]
 
     def make_room(self) -> None:
-        """Let the log hold what one more round may change."""
+        """Make room in the log for the changes of one more round."""
         size, used = len(self.log.changes), int(self.log.logged[0])
         if used + self.rounds.room > size:
             more = size + max(size, self.rounds.room)
@@ -157,7 +157,7 @@ class RoundState:
             self.log = self.log._replace(changes=longer(self.log.changes[:used], more))
 
     def go_on_until(self, episodes: int) -> None:
-        """Let the run end at so many episodes, or before where the values say so."""
+        """Let the run end after `episodes` episodes, or earlier if the values say so."""
         from lowswitch.kernels.rounds import last_episode
 
         self.rounds = self.rounds._replace(episodes=episodes)
@@ -165,7 +165,7 @@ class RoundState:
         self.rounds.totals[0]["last"] = max(last, self.learned)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What changes as the run goes on, by name; what grows, as far as it is used."""
+        """The arrays that change during the run, by name; growing ones only as far as used."""
         used, tables = int(self.log.logged[0]), self.knowledge.tables._asdict()
         grown = {"log_changes": self.log.changes[:used], "rounds_stamps": self.rounds.stamps[:used]}
         return self._arrays() | grown | {f"tables_{name}": table for name, table in tables.items()}
@@ -182,7 +182,7 @@ class RoundState:
 
 
 def longer(array: np.ndarray, size: int) -> np.ndarray:
-    """The array at the beginning of a longer one; pages that are not touched cost nothing."""
+    """Copy the array into the beginning of a longer one; untouched pages cost nothing."""
     longer = np.zeros((size, *array.shape[1:]), dtype=array.dtype)
     longer[: len(array)] = array
     return longer
@@ -209,7 +209,7 @@ def fresh_state(setting: RoundSetting, stop: Stop) -> RoundState:
         logged=np.zeros(1, dtype=np.int64),
         changes=np.zeros((len(rounds.stamps), 3 + knowledge.members), dtype=np.int64),
         curve_points=marks,
-        switches=np.zeros(0, dtype=np.int64),  # the changes say it
+        switches=np.zeros(0, dtype=np.int64),  # the changes contain them
         deployments=np.zeros(0, dtype=np.int64),
     )
     shape = _slots(setting), H
@@ -228,7 +228,7 @@ def fresh_state(setting: RoundSetting, stop: Stop) -> RoundState:
 
 
 def _slots(setting: RoundSetting) -> int:
-    """How many episodes may be played ahead of what is learned."""
+    """The number of episodes that may be played ahead of the learner."""
     ahead = AHEAD if setting.rule == "speculate" else 1
     return min(setting.episodes, setting.machines * ahead)
 
@@ -259,10 +259,10 @@ def _fresh_rounds(
 
 
 def _no_tables() -> TabularMDP:
-    """A problem that stands in where nothing is known; nobody plays it."""
+    """A placeholder for an unknown problem; nobody plays it."""
     return TabularMDP(np.ones((1, 1, 1)), np.zeros((1, 1)), horizon=1)
 
 
 def _unit_gap(mdp: TabularMDP, eps: float | None) -> float:
-    """A gap in the problem's units as the kernels see it; -1 stands for none."""
+    """A gap in the user's reward units as the kernels see it; -1 means no gap."""
     return -1.0 if eps is None else eps / float(mdp.scale.to_regret(1.0))

@@ -1,4 +1,4 @@
-"""Rounds on tables, and on whatever else is known by the states it goes through."""
+"""Rounds on tables, and on other sources whose learner has a table of states."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lowswitch.kernels.streams import stream_key
 from lowswitch.runs.stopping import Stop, require_start_law
 from lowswitch.show.progress import LOADING, PieceSize, needs_loading
 
-_LOOK = "look"  # the bounds were looked at, and do not end the run
+_LOOK = "look"  # the bounds were checked and do not end the run
 PlayRound = Callable[[np.ndarray, np.ndarray], Trajectories]  # of an open fleet or a MixturePlay
 
 
@@ -38,10 +38,10 @@ class TableRounds(RoundDriver):
         source = setting.source
         if setting.rule == "speculate" and not source.replayable:
             raise ValueError(
-                'rule "speculate" needs a source that can be replayed: to keep only those episodes'
-                " of a real system that avoid the changed rows would condition the data on where"
-                ' they went; use rule "switch", or System(..., replayable=True) if an episode is a'
-                " function of its number and the policy"
+                'rule "speculate" needs a source that can be replayed: keeping only the '
+                "episodes of a real system that avoid the changed rows would bias the "
+                'data; use rule "switch", or System(..., replayable=True) if an episode '
+                "depends only on its number and the policy"
             )
         if isinstance(source, Tabular):
             require_starts(source.mdp, setting.episodes)
@@ -79,7 +79,7 @@ class TableRounds(RoundDriver):
             self._play_with(self.fleet)
 
     def _play_here(self) -> None:
-        """Tables in this process: whole stretches of rounds are compiled."""
+        """Play tables in this process: whole stretches of rounds are compiled."""
         setting, state = self.setting, self.state
         stretch = PieceSize(10**5 // (setting.machines * setting.source.horizon))
         key, episodes = stream_key(setting.seed), self._room_for_a_round()
@@ -94,16 +94,16 @@ class TableRounds(RoundDriver):
             with self.timed("play"), stretch:
                 state.play(key, episodes, most)
             played = state.played_rounds - before
-            if played < most:  # its time says nothing of how long a longer stretch takes
+            if played < most:  # its time does not predict how long a longer stretch takes
                 stretch.size = max(1, played)
             self.look_up()
 
     def _play_with(self, fleet: Fleet) -> None:
-        """Call the fleet once in every round."""
+        """Call the fleet once per round."""
         if self._ended():
             return
         state, deployed = self.state, self.state.knowledge.policy()
-        narrowed = getattr(type(fleet), "at_most", None)  # which fleets of one's own need not have
+        narrowed = getattr(type(fleet), "at_most", None)  # a user's own fleet may lack it
         if narrowed is not None:
             fleet = narrowed(fleet, self.setting.machines)
         with self.timed("start"):
@@ -120,7 +120,7 @@ class TableRounds(RoundDriver):
 
     def _play_rounds(self, opened: OpenFleet, play: PlayRound) -> None:
         state, before = self.state, dict(self.state.network)
-        known = len(state.changes)  # the number of row changes that the workers know
+        known = len(state.changes)  # how many row changes the workers know
         while not self._ended():
             fresh, known = state.changes[known:, 1:], len(state.changes)
             self._round(play, fresh)
@@ -150,7 +150,7 @@ class TableRounds(RoundDriver):
         return self._reason() != ""
 
     def _reason(self) -> str:
-        """What ends the run now; empty if it goes on."""
+        """What ends the run now; empty if it continues."""
         state, stop = self.state, self.stop
         if state.learned >= state.last:
             return self._reason_by_values()
@@ -161,7 +161,7 @@ class TableRounds(RoundDriver):
         return ""
 
     def _reason_by_values(self) -> str:
-        """What ends a run that has come to its last episode, as things stand."""
+        """What ends a run that has reached its last episode, as known so far."""
         state, balance = self.state, self.state.account.balance[0]
         if state.learned == self.setting.episodes:
             return "episodes"
@@ -202,7 +202,7 @@ def _close(opened: OpenFleet) -> None:
 
 
 def _checked_round(played: Any, episodes: int, setting: RoundSetting) -> Trajectories:
-    """What a fleet played, in range: compiled code trusts it, and a fleet may be anybody's."""
+    """Check what a fleet played: compiled code trusts it, and the fleet may be a user's own."""
     source, shape = setting.source, (episodes, setting.source.horizon)
     try:
         states, rewards = (np.asarray(part) for part in played)
@@ -220,7 +220,7 @@ def _checked_round(played: Any, episodes: int, setting: RoundSetting) -> Traject
 
 
 def _compile(setting: RoundSetting, stop: Stop) -> None:
-    """Load the kernels of a round, with a small state that is thrown away."""
+    """Load the kernels of a round, with a small state that is discarded."""
     from lowswitch.kernels.rounds import next_episodes
 
     state = fresh_state(replace(setting, episodes=1, machines=1), stop)

@@ -1,4 +1,4 @@
-"""What runs in a worker: it plays pieces of rounds, whatever carries the messages to it."""
+"""The code in a worker: it plays pieces of rounds, however messages reach it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Assignment(NamedTuple):
     """A piece of a round for a worker to play. A worker that gets it twice plays the same twice."""
 
     key: tuple[int, int]  # the round, and the place of the piece's first episode in it
-    policy: np.ndarray | None  # [H, S]  for a worker that knows no policy, or one too old to mend
-    changes: np.ndarray  # [n, 3]  for the others: the row changes that they have not heard of
+    policy: np.ndarray | None  # [H, S]  for a worker without a policy, or with too old a one
+    changes: np.ndarray  # [n, 3]  for the others: the row changes that they do not know yet
     episodes: np.ndarray  # [b]
 
 
@@ -46,10 +46,10 @@ Reply = PlayedPiece | FailedPiece
 
 
 def pickled(source: Source, seed: int, dumps: Callable[..., bytes], place: str) -> bytes:
-    """What a `PiecePlayer` is made from; `place` says in an error where it cannot go."""
+    """The pickled source and seed for a `PiecePlayer`; errors name `place` as the destination."""
     try:
         return dumps((source, seed), protocol=5)
-    except Exception as error:  # Pickling raises whatever the methods of the object raise.
+    except Exception as error:  # Pickling raises whatever the object's methods raise.
         raise ValueError(
             f"{type(source).__name__} cannot be sent to another {place} ({error}); build it from"
             " functions and classes at the top level of a module, or play with InProcess()"
@@ -57,7 +57,7 @@ def pickled(source: Source, seed: int, dumps: Callable[..., bytes], place: str) 
 
 
 class PiecePlayer:
-    """A player of the source, and the policy as far as its worker has heard of it."""
+    """A player of the source, and the policy as far as its worker knows it."""
 
     def __init__(self, packed: bytes) -> None:
         source, seed = cast(tuple[Source, int], pickle.loads(packed))
@@ -72,7 +72,8 @@ class PiecePlayer:
             where = error.episode, error.step
             return FailedPiece(asked.key, str(error.message), *where, traceback.format_exc())
         except BaseException as error:
-            # Even an environment that calls exit() must not end the worker: the driver has to know.
+            # Even an environment that calls exit() must not end the worker: the driver must be
+            # told.
             first = int(asked.episodes[0])
             return FailedPiece(asked.key, repr(error), first, None, traceback.format_exc())
         return PlayedPiece(asked.key, time.perf_counter() - begin, *played)
@@ -81,7 +82,7 @@ class PiecePlayer:
         if asked.policy is not None:
             self.policy = asked.policy.copy()
         change_rows(self.policy, asked.changes)
-        # Ray delivers arrays read-only, and a kernel would be compiled anew for such an array.
+        # Ray delivers arrays read-only, and a kernel would be recompiled for such an array.
         played = self.player.play(self.policy, asked.episodes.copy())
         shape = len(asked.episodes), self.horizon
         if np.shape(played.states) != shape or np.shape(played.rewards) != shape:

@@ -1,4 +1,4 @@
-"""The exact price of N changes: the best that any learner could do, on problems that are small."""
+"""The exact price of N changes: the best that any learner could do, on small problems."""
 
 from lowswitch.exact.arms import Arms
 from lowswitch.exact.notions import Price, price, value_on_dates

@@ -1,4 +1,4 @@
-"""The most that any learner with few changes can earn on Bernoulli arms, by Beta priors."""
+"""The most that any learner with few changes can earn on Bernoulli arms with Beta priors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lowswitch.kernels import beliefs as kernels
 from lowswitch.runs.jobs import Device
 from lowswitch.show.progress import Progress, cores
 
-DRAWS = 64  # the probability of a draw is a multiple of 1/64, as in a mixture of 64 policies
+DRAWS = 64  # draw probabilities are multiples of 1/64, as in a mixture of 64 policies
 _WAY_OUT = 'use fewer episodes or changes; device="gpu" has room for more switches'
 
 
@@ -39,7 +39,9 @@ class Arms:
         return np.array(self.priors, dtype=float)
 
     def best(self) -> float:
-        """The expected mean of the best arm: what somebody earns per pull who knows all means."""
+        """The expected mean of the best arm: the reward per pull of somebody who knows all
+        means.
+        """
         from scipy.integrate import quad
         from scipy.stats import beta
 
@@ -53,7 +55,7 @@ class ArmSolver:
     def __init__(self, arms: Arms, episodes: int, kind: str) -> None:
         A = len(arms.priors)
         if A != 2 and kind in WEIGHTS:
-            raise ValueError(f"{kind} are worked out for two arms, not {A}; choose switches")
+            raise ValueError(f"{kind} are computed only for two arms, not {A}; choose switches")
         self.episodes, self._kind, self._prior = episodes, kind, arms.table
         self._size = points(episodes, 2 * A - 1)
         leads = points(episodes, 2 * A - 2)
@@ -81,7 +83,7 @@ class ArmSolver:
     # ---- the pulls of a batch are chosen when it begins ------------------------------------------
 
     def none_left(self, level: int) -> np.ndarray:
-        """What is earned after the last episode."""
+        """The reward after the last episode."""
         return np.zeros(self._size)
 
     def batches(self, values: np.ndarray, end: int, until: int) -> Iterator[tuple[int, np.ndarray]]:

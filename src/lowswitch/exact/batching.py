@@ -1,4 +1,4 @@
-"""Batches: what they contain is chosen when they begin. Their lengths adapt, or dates are fixed."""
+"""Batches, whose contents are chosen when they begin; their lengths adapt, or dates are fixed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def adaptive(problem: BatchProblem, changes: int, bar: Progress) -> np.ndarray: 
 
 
 class FixedDates:
-    """Values of dates that are fixed beforehand; what follows a date is worked out once."""
+    """Values of dates fixed in advance; values after a date are computed once."""
 
     def __init__(self, problem: BatchProblem) -> None:
         self._problem = problem
@@ -59,7 +59,7 @@ class FixedDates:
         return float(values[0])
 
     def best(self, changes: int) -> tuple[tuple[int, ...], float]:
-        """Good dates: from geometric ones, one date at a time is moved as long as that helps."""
+        """Good dates: start from geometric ones, and move one date at a time while that helps."""
         dates = _geometric(self._problem.episodes, changes)
         value, improved = self.value(dates), True
         while improved:
@@ -72,7 +72,7 @@ class FixedDates:
 
 
 def _moved(dates: tuple[int, ...], last: int) -> Iterator[tuple[int, ...]]:
-    """The dates with one of them anywhere else."""
+    """The dates with one of them moved anywhere else."""
     for i in range(len(dates)):
         low = dates[i - 1] + 1 if i else 1
         high = dates[i + 1] if i + 1 < len(dates) else last

@@ -27,7 +27,7 @@ MEANINGS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Price:
-    """What the best learner with at most N changes earns and loses, for N = 0, 1, ...
+    """The reward and the loss of the best learner with at most N changes, for N = 0, 1, ...
 
     Values are sums over all episodes, averaged over the prior.
     """
@@ -42,11 +42,11 @@ class Price:
 
     @property
     def regret(self) -> np.ndarray:  # [N + 1]
-        """What is lost against somebody who knows the problem: the Bayes regret."""
+        """The Bayes regret: the loss against somebody who knows the problem."""
         return self.known - self.values
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers as JSON has them."""
+        """The numbers as JSON can store them."""
         return {
             "episodes": self.episodes,
             "notion": self.notion,
@@ -93,11 +93,31 @@ def price(
 ) -> Price:
     """The most that any learner can earn on average with at most 0, 1, ..., `changes` changes.
 
-    notion: "switches", the policy may change after any episode; "batches", one policy is chosen
-    for a batch of episodes; "pulls" and "draws", for two arms: so is how often each arm is pulled,
-    or with which probability it is drawn (a multiple of 1/64).
-    dates: whether batches end on dates that are fixed before the run; the best ones are found. If
-    not, the length of a batch is chosen when it begins.
+    Parameters
+    ----------
+    problem
+        An `Arms` or a `SmallMDP`, with its prior.
+    episodes
+        The number of episodes, or of pulls.
+    changes
+        The greatest number of changes.
+    notion
+        What counts as a change. "switches": the policy may change after any episode. "batches": one
+        policy is chosen for a batch of episodes. "pulls" and "draws" are for two arms: "pulls"
+        chooses for a batch how often each arm is pulled, and "draws" the probability with which
+        each arm is drawn (a multiple of 1/64).
+    dates
+        Whether batches end on dates that are fixed before the run. Good dates are then searched
+        for. Otherwise the length of a batch is chosen when it begins.
+    device
+        "cpu", or "gpu" for switches.
+    progress
+        Whether to show progress, as in `lowswitch.simulate`.
+
+    Returns
+    -------
+    Price
+        The values and regrets for each number of changes.
     """
     episodes = require_count("episodes", episodes)
     changes = require_count("changes", changes, least=0, most=episodes - 1)
@@ -106,7 +126,7 @@ def price(
     if notion == "switches" and dates:
         raise ValueError('notion="switches" has no dates; choose "batches", "pulls" or "draws"')
     if notion != "switches" and device == "gpu":
-        raise ValueError(f'device="gpu" works out switches, not {notion}; leave it out')
+        raise ValueError(f'device="gpu" computes switches, not {notion}; leave it out')
     known = episodes * problem.best()
     if notion == "switches":
         with Progress(episodes, unit="episodes", show=progress) as bar:
@@ -125,7 +145,19 @@ def price(
 def value_on_dates(
     problem: Arms | SmallMDP, dates: Sequence[int], *, episodes: int, notion: Notion = "batches"
 ) -> float:
-    """The most that any learner can earn on average if its policy may change on these dates."""
+    """The most that any learner can earn on average if its policy may change on these dates.
+
+    Parameters
+    ----------
+    problem
+        An `Arms` or a `SmallMDP`, with its prior.
+    dates
+        The numbers of episodes after which the policy may change.
+    episodes
+        The number of episodes, or of pulls.
+    notion
+        "batches", "pulls" or "draws", as for `price`.
+    """
     require_word("notion", notion, tuple(MEANINGS)[1:])
     given = increasing("dates", dates)
     if given[-1] >= episodes:
@@ -134,7 +166,7 @@ def value_on_dates(
 
 
 def _solver(problem: Arms | SmallMDP, episodes: int, notion: str = "switches") -> Any:
-    """What values the beliefs of a problem."""
+    """The solver for the beliefs of a problem."""
     if isinstance(problem, Arms):
         return ArmSolver(problem, episodes, notion)
     if isinstance(problem, SmallMDP):

@@ -1,4 +1,4 @@
-"""The recursions of `kernels/beliefs.py` on a GPU, with the values of the CPU to the bit."""
+"""The recursions of `kernels/beliefs.py` on a GPU, with the values of the CPU bit for bit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _THREADS = 128
 
 
 class Arguments(ctypes.Structure):
-    """What the kernels are given."""
+    """The argument of the kernels."""
 
     _fields_ = (
         *((name, ctypes.c_uint64) for name in _POINTERS),
@@ -42,7 +42,7 @@ class Levels:
         self._function = gpu.load(image, (kernel,))[kernel]
 
     def upload(self, **arrays: np.ndarray) -> None:
-        """Put arrays where the kernel reads them."""
+        """Copy arrays to where the kernel reads them."""
         for name, array in arrays.items():
             address = self.gpu.allocate(array.nbytes)
             self.gpu.upload(address, array)

@@ -10,9 +10,9 @@ import numpy as np
 
 
 class Simplex(NamedTuple):
-    """Points of whole numbers of `dimensions` coordinates with a sum up to `largest`."""
+    """Points with `dimensions` whole-number coordinates whose sum is at most `largest`."""
 
-    leads: np.ndarray  # int32 [L, dimensions - 1]  all coordinates but the last
+    leads: np.ndarray  # int32 [L, dimensions - 1]  all coordinates except the last
     bases: np.ndarray  # int64 [L]  the number of the lead's first point
     further: np.ndarray  # int64 [L, dimensions - 1]  the base after one more; -1 outside
 
@@ -41,7 +41,7 @@ class Simplex(NamedTuple):
 
 
 def points(largest: int, dimensions: int) -> int:
-    """How many points there are."""
+    """The number of points."""
     return math.comb(largest + dimensions, dimensions)
 
 

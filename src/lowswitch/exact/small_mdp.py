@@ -1,4 +1,4 @@
-"""The most that any learner with few changes can earn on a small MDP, by Dirichlet priors."""
+"""The most that any learner with few changes can earn on a small MDP with Dirichlet priors."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SOBOL = 16  # 2^16 models give the value of an optimal policy
 
 @dataclass(frozen=True)
 class SmallMDP:
-    """An MDP whose laws are unknown and the same at all steps.
+    """An MDP whose transition laws are unknown and the same at all steps.
 
-    A step that ends in state x earns rewards[x]. Each row (state and action) has the same
-    Dirichlet prior, with `mass` for each successor; 1 is uniform.
+    A step that ends in state x earns rewards[x]. Each row (state and action) has the same Dirichlet
+    prior, with `mass` for each successor; 1 is uniform.
     """
 
     states: int = 2
@@ -46,7 +46,7 @@ class SmallMDP:
 
     @cached_property
     def policies(self) -> np.ndarray:  # [P, H, S]
-        """All policies that differ somewhere an episode can come."""
+        """All policies that differ in some place that an episode can reach."""
         H, S = self.horizon, self.states
         rows = [(0, self.start), *itertools.product(range(1, H), range(S))]
         found = np.zeros((self.actions ** len(rows), H, S), dtype=np.int64)
@@ -58,7 +58,7 @@ class SmallMDP:
 
     @cached_property
     def paths(self) -> Paths:
-        """All that may happen in an episode."""
+        """All possible courses of an episode."""
         H, S, A = self.horizon, self.states, self.actions
         found, paid, followers = [], [], []
         for actions, after in itertools.product(
@@ -73,9 +73,9 @@ class SmallMDP:
         return Paths(np.array(found), np.array(paid, dtype=float), np.array(followers))
 
     def best(self) -> float:
-        """The value of an optimal policy, which the prior expects of somebody who knows all laws.
+        """The expected value of an optimal policy for somebody who knows all laws.
 
-        A mean over quasi-random models; its error is about 1e-4.
+        It is an average over quasi-random models; its error is about 1e-4.
         """
         from scipy.stats import gamma, qmc
 
@@ -91,7 +91,7 @@ class SmallMDP:
 
 
 class Paths(NamedTuple):
-    """What may happen in an episode, J ways."""
+    """The J possible courses of an episode."""
 
     steps: np.ndarray  # [J, H, 2]  the row (state and action) and the successor of each step
     paid: np.ndarray  # [J]  the return
@@ -99,7 +99,7 @@ class Paths(NamedTuple):
 
 
 class Beliefs:
-    """All that may be known after each episode, as codes of the counts of transitions."""
+    """All possible beliefs after each episode, as codes of the transition counts."""
 
     def __init__(self, mdp: SmallMDP, episodes: int) -> None:
         cells = mdp.states * mdp.actions * mdp.states
@@ -141,7 +141,9 @@ class MdpSolver:
     # ---- a policy may change after any episode ---------------------------------------------------
 
     def switches(self, changes: int, bar: Progress, device: Device) -> np.ndarray:  # [N + 2]
-        """Values if the policy may change after any episode; in the last entry it is free to."""
+        """Values if the policy may change after any episode; the last entry has unlimited
+        changes.
+        """
         levels, layers = self.beliefs.levels, changes + 2
         if device == "gpu":
             return self._switches_on_gpu(layers, bar)
@@ -164,7 +166,7 @@ class MdpSolver:
     def _each_piece(
         self, kernel: Any, k: int, given: dict[str, Any], later: np.ndarray, now: np.ndarray
     ) -> None:
-        """Call a kernel for the beliefs of a level, a part on each core."""
+        """Call a kernel for the beliefs of a level, one part per core."""
         codes, later_codes = self.beliefs.levels[k], self.beliefs.levels[k + 1]
         bounds = np.linspace(0, len(codes), cores() + 1).astype(int)
         level = partial(kernel, later_codes=later_codes, later=later, **given, **self._fixed)
@@ -175,7 +177,7 @@ class MdpSolver:
     # ---- a policy is chosen for a batch of episodes ----------------------------------------------
 
     def none_left(self, level: int) -> np.ndarray:
-        """What is earned after the last episode."""
+        """The reward after the last episode."""
         return np.zeros(len(self.beliefs.levels[level]))
 
     def batches(self, values: np.ndarray, end: int, until: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -188,7 +190,7 @@ class MdpSolver:
             yield begin, (expected + (end - begin) * self._returns(begin)).max(axis=0)
 
     def _returns(self, k: int) -> np.ndarray:  # [policies, beliefs]
-        """What each policy is expected to earn in the next episode."""
+        """The expected reward of each policy in the next episode."""
         if k not in self._kept_returns:
             now = np.zeros((1, self._policies, len(self.beliefs.levels[k])))
             later = np.zeros((1, self._policies, len(self.beliefs.levels[k + 1])))

@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, checked when read, and kept work."""
+"""Files: written atomically, checked when read, and a folder of finished work."""

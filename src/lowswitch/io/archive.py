@@ -1,8 +1,8 @@
-"""Facts and arrays as bytes that are whole, or refused.
+"""Facts and arrays as bytes that are either complete or refused.
 
 The bytes are an npz archive: the arrays are its members, and one JSON text beside them holds the
-facts. The text comes last. It also says which arrays there are and how large, which version of the
-library wrote them, and the SHA-256 over itself and the packed arrays before it.
+facts. The text comes last. It also lists the arrays and their sizes, the version of the library
+that wrote them, and the SHA-256 of itself and the packed arrays before it.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from typing import Any, NamedTuple
 import numpy as np
 
 FORMAT = 3
-SEMANTICS = 2  # of the kernels: it grows when any history changes; see tests/test_digests.py
-# which algorithms each change of semantics concerns: this is part of their JSON; empty is all
+SEMANTICS = 2  # of the kernels: grows when any history changes; see tests/test_digests.py
+# which algorithms each change of semantics affects, by a part of their JSON; empty means all
 CHANGED = {2: '"pooled": true'}
-_BEFORE = 2  # the format without a digest, of which files are still read
+_BEFORE = 2  # the format without a digest, which can still be read
 _HEADER = "lowswitch"
-_OWN = ("version", "kind", "library", "semantics", "arrays", "sha256")  # what is no fact
+_OWN = ("version", "kind", "library", "semantics", "arrays", "sha256")  # fields that are not facts
 _MOST_FACTS = 2**26  # bytes
-_DEFLATED = 1032  # times its size is the most that deflate unpacks from a byte
+_DEFLATED = 1032  # the most bytes that deflate can unpack from one byte
 _END = 22  # bytes of the record at the end of an archive
 
 
 class FileKind(NamedTuple):
     """A kind of file: what reads it, and how it resumes.
 
-    A result is read for ever. A file with `anew` must go on to the bit, so that it is refused if
-    the semantics of the kernels differ for its algorithm; `anew` then says how to begin again.
+    Results can be read for ever. A file with `anew` must resume exactly, so it is refused if the
+    semantics of the kernels differ for its algorithm; `anew` then says how to start again.
     """
 
     reader: str
     anew: str = ""
 
 
-_ANEW = "give another file and begin anew"
+_ANEW = "give another file and start again"
 _TELL_ANEW = "tell the episodes to a new learner"
 KINDS = {
     "runs": FileKind("lowswitch.load"),
@@ -57,18 +57,18 @@ KINDS = {
     "linear rounds checkpoint": FileKind("lowswitch.concurrent.run", _ANEW),
     "gpu state": FileKind("lowswitch.sweep", _ANEW),
 }
-_FORMER = {"linear runs": "runs"}  # kinds that files of earlier versions say
+_FORMER = {"linear runs": "runs"}  # kinds in files of earlier versions
 
 
 class RefusedFileError(ValueError):
-    """These bytes hold nothing that this library wrote, or not all of it."""
+    """These bytes are incomplete, or another program wrote them."""
 
 
 # ---- writing -------------------------------------------------------------------------------------
 
 
 def to_bytes(kind: str, facts: dict[str, Any], arrays: dict[str, Any]) -> bytes:
-    """Facts, which JSON must be able to hold, and arrays as bytes; `from_bytes` reads them.
+    """Pack facts, which JSON must be able to store, and arrays into bytes; `from_bytes` reads them.
 
     The kind is one of `KINDS`.
     """
@@ -77,7 +77,7 @@ def to_bytes(kind: str, facts: dict[str, Any], arrays: dict[str, Any]) -> bytes:
     tables = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     for name, table in tables.items():
         if table.dtype.hasobject:
-            raise TypeError(f"{name} holds Python objects, which no file can hold")
+            raise TypeError(f"{name} holds Python objects, which a file cannot store")
     header: dict[str, Any] = {
         "version": FORMAT,
         "kind": kind,
@@ -96,21 +96,21 @@ def to_bytes(kind: str, facts: dict[str, Any], arrays: dict[str, Any]) -> bytes:
 
 
 def _digest_of_bytes(header: dict[str, Any], arrays: memoryview) -> str:
-    """The SHA-256 over the header and the bytes of the packed arrays."""
+    """The SHA-256 of the header and the packed arrays."""
     total = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     total.update(arrays)
     return total.hexdigest()
 
 
 def library_version() -> str:
-    """The version of lowswitch, which every file says."""
+    """The version of lowswitch, which every file states."""
     from lowswitch import __version__
 
     return __version__
 
 
 def digest(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
-    """The SHA-256 over facts, as JSON can hold them, and arrays, however they are packed."""
+    """The SHA-256 of facts, as JSON can store them, and arrays, however they are packed."""
     total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -120,7 +120,7 @@ def digest(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
 
 
 def _layout(array: np.ndarray) -> list[Any]:
-    """The kind of an array's entries, and its shape, as JSON gives them back."""
+    """The type of an array's entries, and its shape, as JSON returns them."""
     described = np.lib.format.dtype_to_descr(array.dtype)
     return [json.loads(json.dumps(described)), list(array.shape)]
 
@@ -134,7 +134,7 @@ def _add(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
 
 
 def _raw(array: np.ndarray) -> memoryview:
-    """The bytes of an array, which are not copied if it is contiguous."""
+    """The bytes of an array, without a copy if it is contiguous."""
     return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
 
 
@@ -142,7 +142,7 @@ def _raw(array: np.ndarray) -> memoryview:
 
 
 def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The facts and the arrays that `to_bytes` wrote as this kind; else a RefusedFileError."""
+    """The facts and arrays that `to_bytes` wrote as this kind; otherwise a RefusedFileError."""
     header, tables, packed = _opened(data)
     version, found = header.get("version"), str(header.get("kind"))
     found = _FORMER.get(found, found)
@@ -157,19 +157,20 @@ def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if version == FORMAT:
         _require_digest(header, tables, packed)
     elif header.keys() & {"sha256", "arrays", "library", "semantics"}:
-        raise _damaged("its format is not that of its header")
-    semantics = header.get("semantics", 1)  # format 2 does not say it
+        raise _damaged("its format differs from its header")
+    semantics = header.get("semantics", 1)  # format 2 does not state it
     if KINDS[kind].anew and _differs(semantics, header):
         raise RefusedFileError(
-            f"was written by kernels of semantics {semantics}, and this version of lowswitch has"
-            f" semantics {SEMANTICS}: it would not go on as it began; use the version that wrote it"
-            f" ({header.get('library', 'older than format 3')}), or {KINDS[kind].anew}"
+            f"was written by kernels of semantics {semantics}, but this version of "
+            f"lowswitch has semantics {SEMANTICS}, so it would not resume as it began; "
+            "use the version that wrote it "
+            f"({header.get('library', 'older than format 3')}), or {KINDS[kind].anew}"
         )
     return {name: fact for name, fact in header.items() if name not in _OWN}, tables
 
 
 def _differs(semantics: int, header: dict[str, Any]) -> bool:
-    """Whether the kernels of these semantics learned otherwise what a file is about."""
+    """Whether kernels of these semantics learn the contents of a file differently."""
     if semantics > SEMANTICS:
         return True
     text = json.dumps(header)
@@ -177,7 +178,7 @@ def _differs(semantics: int, header: dict[str, Any]) -> bool:
 
 
 def kind_of(data: bytes) -> str:
-    """The kind that these bytes say they are; empty if they are not an archive."""
+    """The kind that these bytes declare; empty if they are not an archive."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             header = json.loads(str(_member(archive, archive.getinfo(f"{_HEADER}.npy"))[()]))
@@ -187,9 +188,9 @@ def kind_of(data: bytes) -> str:
 
 
 def _opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray], memoryview]:
-    """Header and arrays of an archive in which nothing is missing and nothing is left over.
+    """The header and arrays of an archive with nothing missing and nothing left over.
 
-    The last result are the bytes before the header.
+    The last result is the bytes before the header.
     """
     try:
         begins, ends = data[:4] == b"PK\x03\x04", data[-_END : -_END + 4] == b"PK\x05\x06"
@@ -212,7 +213,7 @@ def _opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray], memoryv
                 raise _damaged("it has no header")
             header = json.loads(str(_member(archive, first)[()]))
             if not isinstance(header, dict):
-                raise _damaged("its header is no object")
+                raise _damaged("its header is not an object")
             tables = {
                 name.removesuffix(".npy"): _member(archive, info) for name, info in members.items()
             }
@@ -224,7 +225,7 @@ def _opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray], memoryv
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
-    """An array that is read whole, so that its checksum is compared."""
+    """An array, read completely so that its checksum is verified."""
     size = info.file_size
     if not (info.filename.endswith(".npy") and size <= _DEFLATED * (info.compress_size + 1)):
         raise _damaged(f"{info.filename} cannot be as large as it says")
@@ -243,7 +244,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     table = np.zeros(shape, dtype) if array is None else array
     table = table.reshape(shape, order="F" if fortran else "C")
     if dtype.kind == "b" and (table.view(np.uint8) > 1).any():
-        raise _damaged(f"{info.filename} has truth values that are neither true nor false")
+        raise _damaged(f"{info.filename} has booleans that are neither true nor false")
     return table
 
 
@@ -253,9 +254,9 @@ def _require_digest(
     found = header.pop("sha256", None)
     layouts = {name: _layout(table) for name, table in tables.items()}
     if header.get("arrays") != layouts:
-        raise _damaged("its arrays are not those of its header")
+        raise _damaged("its arrays differ from its header")
     if found != _digest_of_bytes(header, packed):
-        raise _damaged("its digest is that of other contents")
+        raise _damaged("its digest does not match its contents")
 
 
 def _foreign(reason: str) -> RefusedFileError:
@@ -281,7 +282,7 @@ def to_text(kind: str, facts: dict[str, Any]) -> str:
 def from_text(text: str, kind: str, known: frozenset[str]) -> dict[str, Any]:
     """The facts that `to_text` wrote as this kind; the error is a RefusedFileError.
 
-    A text from before there were digests has the known facts alone.
+    A text from before there were digests contains only the known facts.
     """
     try:
         facts = json.loads(text)
@@ -295,7 +296,7 @@ def from_text(text: str, kind: str, known: frozenset[str]) -> dict[str, Any]:
             unknown = ", ".join(sorted(facts.keys() - known - own)) or "not all that it should"
             raise _damaged(f"it has {unknown}")
         if facts.pop("sha256") != digest(facts, {}):
-            raise _damaged("its digest is that of other contents")
+            raise _damaged("its digest does not match its contents")
         if (facts["format"], facts["kind"]) != (FORMAT, kind):
             raise RefusedFileError(
                 f"holds a {facts['kind']!r} of format {facts['format']!r}, not a {kind}"

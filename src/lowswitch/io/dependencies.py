@@ -1,4 +1,4 @@
-"""Which files results depend on, so that finished work is kept until one of them changes."""
+"""The files that results depend on, so that finished work stays valid until one of them changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
-_SHOWN = ("show/", "races/report.py", "forecast/page.py")  # print and draw results, change none
+_SHOWN = ("show/", "races/report.py", "forecast/page.py")  # only print and draw results
 
 
 @functools.cache
@@ -23,9 +23,9 @@ def code_stamp(module: str) -> str:
 
 
 def sources(module: str) -> list[Path]:
-    """The files of a module and of all that it imports, at once or later, with GPU kernels.
+    """The files of a module and of everything it imports, immediately or later, with GPU kernels.
 
-    Files that only show results are left out. A module outside of the library may use all that
+    Files that only show results are left out. A module outside the library may use everything that
     `lowswitch` exports.
     """
     found, open_ends = set[Path](), [_file(module) or PACKAGE / "__init__.py"]

@@ -1,4 +1,4 @@
-"""Files that are whole or not there at all, and a file's one owner."""
+"""Files that are either complete or absent, and locks that give a file one owner."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import Any, BinaryIO
 from lowswitch.checks import shown
 
 fcntl: Any = None
-with suppress(ModuleNotFoundError):  # where a system has no such locks, nothing is locked
+with suppress(ModuleNotFoundError):  # without such locks on a system, nothing is locked
     fcntl = importlib.import_module("fcntl")
 
-_TEMPORARY = ".lowswitch-"  # how the names of unfinished files begin
+_TEMPORARY = ".lowswitch-"  # the prefix of unfinished files
 
 
 class OwnedError(OSError):
@@ -31,10 +31,10 @@ class OwnedError(OSError):
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
-    """Open a file to write that takes its place whole or not at all, and keeps its mode.
+    """Open a file for writing; it replaces the target atomically and keeps its mode.
 
-    A failure leaves what was there before. What killed processes left unfinished in the folder is
-    removed. private: a new file is for its owner's eyes alone.
+    A failure leaves the old file. Unfinished files of killed processes in the folder are removed.
+    private: only the owner can read a new file.
     """
     target = require_writable(path)
     temporary = None
@@ -50,7 +50,7 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
             file.flush()
             os.fsync(file.fileno())
             os.replace(temporary, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except BaseException as error:
         if temporary is not None:
             with suppress(OSError):
@@ -63,8 +63,8 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
 def _begin(target: Path) -> tuple[Path, BinaryIO]:
     """Create an unfinished file beside the target, and lock it.
 
-    Another thread that writes into the same folder may take the file for one that was left behind,
-    in the moment between its creation and its lock. Then another one is created.
+    Between its creation and its lock, another thread that writes into the same folder may remove
+    the file as left behind. Then another one is created.
     """
     while True:
         temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
@@ -83,7 +83,7 @@ def _begin(target: Path) -> tuple[Path, BinaryIO]:
 
 
 def require_writable(path: str | os.PathLike[str]) -> Path:
-    """Return the resolved path, if a file can be put there."""
+    """The resolved path, after checking that a file can be written there."""
     _require_path(path, "write")
     try:
         target = Path(path).resolve()  # a link stays a link
@@ -109,9 +109,9 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
 
 
 def write_new(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file that does not exist yet, whole or not at all, for its owner's eyes alone.
+    """Write a new file atomically, readable only by its owner.
 
-    If somebody else was faster, a FileExistsError says so, and their file stays.
+    If the file already exists, a FileExistsError is raised, and that file stays.
     """
     target = require_writable(path)
     _collect_stale(target.parent)
@@ -125,21 +125,21 @@ def write_new(path: str | os.PathLike[str], data: bytes) -> None:
             os.link(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def create_private(path: Path) -> None:
-    """Create an empty file for its owner's eyes alone, unless there is a file already."""
+    """Create an empty file that only its owner can read, unless it already exists."""
     os.close(_private(path, os.O_CREAT | os.O_WRONLY))
 
 
 def _private(path: str | Path, flags: int) -> int:
-    """Open a file; one that is new is for its owner's eyes alone."""
+    """Open a file; a new one is readable only by its owner."""
     return os.open(path, flags, 0o600)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder with its parents, or say why it cannot be made."""
+    """Make a folder and its parents, or explain why that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -150,13 +150,13 @@ def make_folder(path: Path) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text, whole or not at all."""
+    """Write a text atomically."""
     with replacing(path) as file:
         file.write(text.encode())
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """All that a file holds, or an error that says why it cannot be read."""
+    """The contents of a file, or an error that explains why it cannot be read."""
     _require_path(path, "read")
     try:
         return Path(path).read_bytes()
@@ -164,18 +164,16 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         raise ValueError(f"there is no file {str(path)!r}") from None
     except (OSError, TypeError, ValueError, MemoryError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ValueError(
-            f"cannot read {str(path)!r}: {reason}; name a file that is readable"
-        ) from None
+        raise ValueError(f"cannot read {str(path)!r}: {reason}; name a readable file") from None
 
 
 def _require_path(path: Any, what: str) -> None:
     if not isinstance(path, str | os.PathLike):
-        raise ValueError(f"cannot {what} {shown(path)}; name a file by a text or a Path")
+        raise ValueError(f"cannot {what} {shown(path)}; give the file name as a string or a Path")
 
 
 def _collect_stale(folder: Path) -> None:
-    """Remove what was left unfinished: unfinished files that nobody holds locked."""
+    """Remove unfinished files that nobody has locked."""
     if fcntl is None:
         return
     with suppress(OSError), os.scandir(folder) as entries:
@@ -187,12 +185,22 @@ def _collect_stale(folder: Path) -> None:
 
 
 def _lock(file: BinaryIO) -> None:
-    """Lock a file for this process, or raise an OSError if another one holds it."""
+    """Lock a file for this process, or raise an OSError if another process holds it."""
     if fcntl is not None:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_file(path: Path) -> None:
+    """Let a file that others wrote survive a power cut, with its name."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
     """Let the new name survive a power cut; some file systems cannot sync a folder."""
     if os.name != "posix":
         return
@@ -209,10 +217,11 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def owning(path: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Own a file as long as the context is open: a second owner is refused with the first one.
+    """Own a file while the context is open; a second owner is refused, and the error names the
+    first.
 
-    The lock is a file beside it, which goes with its owner: the system gives it free even when the
-    process is killed. Without a path there is nothing to own.
+    The lock is a file beside it. The system releases it even when the process is killed. Without a
+    path there is nothing to own.
     """
     if path is None or fcntl is None:
         yield
@@ -228,13 +237,13 @@ def owning(path: str | os.PathLike[str] | None) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            beside.unlink()  # while it is still locked, so that nobody else's can be removed
+            beside.unlink()  # while still locked, so that no other owner's file is removed
         with suppress(OSError):
             file.close()
 
 
 def _take(beside: Path, path: str | os.PathLike[str]) -> BinaryIO:
-    """Lock the file beside; the error names who holds it."""
+    """Lock the file beside; the error names its owner."""
     while True:
         try:
             file = open(beside, "a+b", opener=_private)  # noqa: SIM115  as long as it is locked
@@ -256,4 +265,4 @@ def _take(beside: Path, path: str | os.PathLike[str]) -> BinaryIO:
                 return file
         except FileNotFoundError:
             pass
-        file.close()  # its owner removed it between our opening and our locking: try again
+        file.close()  # its owner removed it between our open and our lock: try again

@@ -1,6 +1,7 @@
-"""From a record to a file and back; finished work that is kept; the fingerprint of a problem.
+"""Save records as files and load them; a folder of finished work; the fingerprint of a problem.
 
-A record is a dataclass or a NamedTuple. Its file is an `archive` of its arrays and the rest.
+A record is a dataclass or a NamedTuple. Its file is an `archive` of its arrays and its other
+fields.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ Value = TypeVar("Value")
 def write(
     path: str | os.PathLike[str], kind: str, facts: dict[str, Any], arrays: dict[str, Any]
 ) -> None:
-    """Write facts, which JSON must be able to hold, and arrays as one file."""
+    """Write facts, which JSON must be able to store, and arrays as one file."""
     require_writable(path)
     data = archive.to_bytes(kind, facts, arrays)
     with replacing(path) as file:
@@ -69,8 +70,8 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
 def reading(
     path: str | os.PathLike[str], kind: str
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Read facts and arrays and make an object of them; the error names the file if they lack
-    something.
+    """Read facts and arrays and build an object from them; the error names the file if something is
+    missing.
     """
     facts, arrays = read(path, kind)
     with whole(f"{str(path)!r} holds", kind):
@@ -79,25 +80,25 @@ def reading(
 
 @contextmanager
 def whole(where: str, kind: str) -> Iterator[None]:
-    """Say of any failure to make an object of saved data that they are not whole."""
+    """Report any failure to build an object from saved data as incomplete data."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         missing = f"no {error}" if isinstance(error, KeyError) else error
-        raise ValueError(f"{where} no whole {kind} ({missing}); write it again") from error
+        raise ValueError(f"{where} no complete {kind} ({missing}); write it again") from error
 
 
 # ---- records -------------------------------------------------------------------------------------
 
 
 def save(path: str | os.PathLike[str], kind: str, value: Any) -> None:
-    """Write a record, or a dictionary of what a record can hold; `load` reads it back."""
+    """Write a record, or a dictionary of values that a record can hold; `load` reads it."""
     arrays: dict[str, np.ndarray] = {}
     write(path, kind, pack(value, arrays), arrays)
 
 
 def load(path: str | os.PathLike[str], kind: str, wanted: type[Value]) -> Value:
-    """Read what `save` wrote as this kind, as a value of this type."""
+    """Read a file that `save` wrote as this kind, as a value of this type."""
     with reading(path, kind) as (facts, arrays):
         found: Value = unpack(wanted, facts, arrays)
         if hasattr(found, "require_whole"):
@@ -106,10 +107,10 @@ def load(path: str | os.PathLike[str], kind: str, wanted: type[Value]) -> Value:
 
 
 def pack(value: Any, arrays: dict[str, np.ndarray] | None = None, place: str = "") -> Any:
-    """The value as JSON can hold it.
+    """The value as JSON can store it.
 
-    Arrays become lists; where `arrays` is given they go there, under the names of the fields that
-    lead to them, and leave a null behind.
+    Arrays become lists. If `arrays` is given, they go there instead, under the names of the fields
+    that lead to them, and leave a null behind.
     """
     if isinstance(value, np.ndarray):
         if arrays is None:
@@ -130,7 +131,7 @@ def pack(value: Any, arrays: dict[str, np.ndarray] | None = None, place: str = "
 def unpack(
     wanted: Any, data: Any, arrays: dict[str, np.ndarray] | None = None, place: str = ""
 ) -> Any:
-    """The value of the wanted type that `pack` turned into this data."""
+    """Rebuild the value of the wanted type from data that `pack` made."""
     if types.NoneType in get_args(wanted):  # as in `History | None`
         if data is None and (arrays is None or place not in arrays):
             return None
@@ -138,12 +139,12 @@ def unpack(
     if wanted is np.ndarray:
         return np.array(data) if arrays is None else arrays[place]
     if hasattr(wanted, "from_dict"):
-        return data if hasattr(data, "from_dict") else wanted.from_dict(data)  # made already
+        return data if hasattr(data, "from_dict") else wanted.from_dict(data)  # already built
     if _is_record(wanted):
         fields = {
             name: unpack(hint, data[name], arrays, _under(place, name))
             for name, hint in get_type_hints(wanted).items()
-            if name in data  # another one has its default, or is missed by the record itself
+            if name in data  # others have a default, or the record reports them
         }
         return wanted(**fields)
     if wanted in _PLAIN and not _PLAIN[wanted](data):
@@ -177,28 +178,29 @@ def _under(place: str, name: str | int) -> str:
 
 # ---- finished work -------------------------------------------------------------------------------
 
-_FINISHED = "finished work"  # of its files
+_FINISHED = "finished work"  # in its files
 
 
 class Kept:
-    """A folder of finished work, so that what was interrupted goes on where it was.
+    """A folder of finished work, so that an interrupted call resumes where it stopped.
 
-    Each piece of work is kept under its kind, its configuration and the code that it depends on.
-    Without a folder nothing is kept.
+    Each piece of work is stored under its kind, its configuration and the code that it depends on.
+    Without a folder nothing is stored.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self.found = 0  # pieces of work that had been done before
+        self.found = 0  # pieces of work found finished
         if folder is not None:
             make_folder(folder)
 
     def get(
         self, kind: str, configuration: Any, compute: Callable[[], Value], wanted: type[Value]
     ) -> Value:
-        """What was computed for a configuration, now or before.
+        """The result for a configuration, computed now or earlier.
 
-        A file that cannot be read is computed again. What cannot be written is only not kept.
+        A file that cannot be read is computed again. A result that cannot be written is returned
+        without storing it.
         """
         function = compute.func if isinstance(compute, partial) else compute
         path = self.place(kind, configuration, function.__module__)
@@ -214,11 +216,11 @@ class Kept:
         try:
             save(path, _FINISHED, value)
         except ValueError as error:  # The work of hours must not be lost to a full disk.
-            warnings.warn(f"a result is not kept: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"a result is not saved: {error}", RuntimeWarning, stacklevel=2)
         return value
 
     def place(self, kind: str, configuration: Any, module: str) -> Path | None:
-        """The file for work of a kind that a module does, under all that it depends on."""
+        """The file for work of a kind that a module does, named by everything it depends on."""
         if self.folder is None:
             return None
         code = [archive.library_version(), code_stamp(module)]
@@ -227,11 +229,11 @@ class Kept:
 
     @property
     def note(self) -> str:
-        """A line that says how much was not computed now; empty if all was."""
+        """A line that says how much was already computed; empty if nothing was."""
         found = counted(self.found, "result", "was found", "were found")
         return f"{found} in {self.folder}" if self.found else ""
 
 
 def short_fingerprint(facts: dict[str, Any]) -> str:
-    """What tells a problem from others in 16 characters, for people to compare."""
+    """16 characters that distinguish a problem from others, for people to compare."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,5 +1,6 @@
-"""Which algorithm has the least regret for how many deployments: a race over a portfolio, its table
-and its figure.
+"""Find the algorithm with the least regret for each number of deployments.
+
+A race over a portfolio of algorithms gives a table and a figure.
 """
 
 from lowswitch.races.race import frontier

@@ -1,6 +1,6 @@
-"""The algorithms that `frontier` lets race, as data.
+"""The algorithms that race in `frontier`, as data.
 
-They are estimators x schedules x scales, written as patterns: {a|b} stands for a and for b.
+They combine estimators, schedules and scales, written as patterns: {a|b} stands for a and for b.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OTHER_GRIDS = (
 )
 _MIXED = f"whole/2/3|whole/2/10|whole/4/10|whole/4/30|{_GRIDS}"
 
-# learners that change row by row, and learners of models that plan anew all the time
+# learners that change row by row, and model-based learners that replan all the time
 ROWS = (
     "{ucb2-b|ucb2-h|ucb-b|ucb-h}:c={1|0.1|0.01|0.001}",
     "{q-b|q-h}:c={1|0.1}",
@@ -30,7 +30,7 @@ ROWS = (
     "{ucb2-b:c=0.01|q-b:c=0.01|stage-q:c=0.01|mvp:c=0.0001},scales=1/0.3/0.1",
     "{ucbvi:c=0.0003|ucbvi-bf:c=0.001|psrl:rewards=bootstrap|psrl:rewards=mean}",
 )
-# learners of models that plan anew now and then; they may pool the steps of a stationary problem
+# model-based learners that replan rarely; they may pool the steps of a stationary problem
 MODELS = (
     "{ucbvi|ucbvi-bf|ucrl2}:c={1|0.1|0.01},schedule=growth/2",
     "{ucbvi:c=0.0003|ucbvi-bf:c=0.001|ucrl2:c=0.003},schedule=growth/{1.5|2|4}",
@@ -54,9 +54,9 @@ MODELS = (
 )
 
 
-# the library's default, which is in every race
+# the library's default, which takes part in every race
 DEFAULT = "few:deployments={5|10|30|100}"
-# what a budget of N deployments adds: the default for it, and grids of N + 1 batches
+# added for a budget of N deployments: the default for it, and grids of N + 1 batches
 _BUDGET = (
     "few:deployments=N",
     "psrl:{prior=1|prior=0.1|mass=1},members=32,schedule=grid/{geometric|minimax}/M,deployments=N,last=greedy",
@@ -64,7 +64,7 @@ _BUDGET = (
 )
 
 
-# learners with features, and those for a budget of N deployments
+# learners with features, and learners with features for a budget of N deployments
 FEATURES = (
     "linear:c={0.25|0.5|1},members={1|8|32},deployments={5|10|20|50}",
     "linear:c={0.25|0.5|1},schedule={determinant/2|determinant/1.2}",
@@ -81,12 +81,19 @@ _FEATURES_BUDGET = (
 def portfolio(
     *, stationary: bool = False, budget: int | None = None, features: bool = False
 ) -> list[Algorithm]:
-    """The algorithms of `frontier`.
+    """The default algorithms of `frontier`.
 
-    stationary: whether the problem is known to be stationary; then those are added that pool the
-    counts of all steps. budget: the most deployments that any of them may make; then those are
-    added that are made for just this number. features: whether the problem has features in place
-    of a table; a budget then leaves only what is made for it.
+    Parameters
+    ----------
+    stationary
+        Whether the problem is known to be stationary. Then algorithms that pool the counts of all
+        steps are added.
+    budget
+        The greatest number of deployments of any algorithm. Then algorithms made for exactly this
+        number are added.
+    features
+        Whether the problem has features instead of a table. A budget then leaves only the
+        algorithms made for it.
     """
     patterns = [*FEATURES] if features else [*ROWS, *MODELS, DEFAULT]
     if stationary:

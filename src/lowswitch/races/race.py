@@ -1,18 +1,17 @@
-"""Regret against deployments: a portfolio of algorithms on one problem, and which of them to use
-for how many deployments.
+"""Regret against deployments: race a portfolio of algorithms on one problem.
 
-The algorithms race. All of them run on two seeds. Those near a front run on four more, and those
-that are still near a front are the finalists. How near is a matter of spread: an algorithm is ruled
-out only if its mean regret less a standard error is above so many times that of the front plus a
-standard error. What is reported of a finalist comes from fresh seeds that had no part in choosing
-it, because among hundreds of algorithms some look good on six seeds by luck. Such a lucky one may
-also have ruled out better ones: when the fresh seeds show that it is worse, those that are near the
-front as it is then become finalists too, until there are none.
+All algorithms run on two seeds. Algorithms near a front run on four more, and those still near a
+front are the finalists. The spread decides what counts as near: an algorithm is ruled out only if
+its mean regret minus a standard error exceeds a multiple of the front's mean regret plus a standard
+error. Finalists are reported on fresh seeds that had no part in choosing them, because among
+hundreds of algorithms some look good on six seeds by luck. Such a lucky algorithm may also have
+ruled out better ones. When the fresh seeds show that it is worse, the algorithms near the corrected
+front become finalists too, until there are no more.
 
-For each limit of deployments the finalists that may be the best are its contenders. They run on
-more seeds that had no part in anything before, and these are reported of them. The best is the one
-whose mean regret plus a standard error is least, so that a rare disaster counts. It is crowned only
-if it is better than every other contender beyond chance, seed by seed.
+For each limit on deployments, the finalists that may be the best are its contenders. They run on
+more seeds that had no part in anything before, and these are the reported results. The best is the
+contender with the smallest mean regret plus a standard error, so a rare disaster counts. It is
+crowned only if it is significantly better than every other contender, seed by seed.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ from lowswitch.runs.simulate import simulate
 from lowswitch.show.progress import LOADING, Progress, cores, say
 from lowswitch.table_learner import BonusWarning
 
-# the first of the seeds that choose the finalists; the reported ones count from 0, as in `simulate`
+# the first of the seeds that choose finalists; reported seeds count from 0, as in `simulate`
 _SELECTION = 2**32
-# how many more seeds run, and how many times the regret of the front stays in the race
+# how many more seeds run, and which multiple of the front's regret stays in the race
 _HEATS = ((2, 1.5), (4, 1.25))
-_CONTENDERS = 4  # at most for each limit, and as many again when fresh seeds disappoint
+_CONTENDERS = 4  # at most for each limit, and as many again if fresh seeds disappoint
 
 
 def frontier(
@@ -60,29 +59,51 @@ def frontier(
     progress: bool | None = None,
     name: str = "",
 ) -> Frontier:
-    """Find which algorithms have the least regret for how many deployments, on `episodes` episodes
-    of a problem.
+    """Find the algorithm with the least regret for each number of deployments on a problem.
 
-    mdp: a TabularMDP; a step function in `ls.envs.Simulator`, whose returns are sampled; or a
-    problem of `ls.features.problems`; then `states` of the result are its
-    features, and each deployment counts as one local switch. seeds: on how many seeds (0, 1,
-    ...) the finalists are reported. confirm: on how many further seeds those are that may be the
-    best for some limit; the best is reported on as many seeds more, which did not choose it.
-    portfolio: the algorithms that race, by default those of
-    `lowswitch.races.portfolio`; algorithms of your own may be among them, and a mapping gives
-    each a label. stationary: whether the default ones may know that all steps are alike. budget:
-    the most deployments that any of them may make.
-    folder: where finished runs are kept, so that the same call goes on where it was interrupted.
+    Parameters
+    ----------
+    mdp
+        A TabularMDP; a step function in `ls.envs.Simulator`, whose returns are sampled; or a
+        problem of `ls.features.problems`. With features, `states` in the result is the number of
+        features, and each deployment counts as one local switch.
+    episodes
+        The number of episodes of each run.
+    seeds
+        The number of seeds (0, 1, ...) on which the finalists are reported.
+    confirm
+        The number of further seeds for algorithms that may be the best for some limit. The best
+        runs on as many seeds again, which did not choose it, and is reported on these.
+    portfolio
+        The algorithms that race, by default `lowswitch.races.portfolio`. They can include your own,
+        and a mapping gives each a label.
+    stationary
+        Whether the default algorithms may know that all steps are alike.
+    budget
+        The greatest number of deployments that any algorithm may make.
+    folder
+        Where finished runs are saved, so that the same call resumes after an interruption.
+    threads
+        The number of threads; by default one for each core.
+    progress
+        Whether to show progress, as in `lowswitch.simulate`.
+    name
+        The name of the problem in the result.
+
+    Returns
+    -------
+    Frontier
+        The costs of all algorithms, the fronts, and the best for each limit.
     """
     require_truth("stationary", stationary)
     size = require_problem(mdp).size
     if not mdp.knows_regret:
         raise ValueError(
-            f"{mdp.name} does not know what an episode loses, so nothing can race on it"
+            f"the regret of an episode of {mdp.name} is unknown, so algorithms cannot race on it"
         )
     if stationary and not mdp.steps_alike:
         raise ValueError(
-            "the steps of this problem differ, so that nothing can be pooled; leave stationary out"
+            "the steps of this problem differ, so they cannot be pooled; leave stationary out"
         )
     episodes, seeds = require_count("episodes", episodes), require_count("seeds", seeds)
     most = None if budget is None else require_count("budget", budget)
@@ -147,7 +168,9 @@ def frontier(
 def _checked(
     portfolio: Sequence[Algorithm] | Mapping[str, Algorithm], budget: int | None
 ) -> dict[Algorithm, str]:
-    """The algorithms of a portfolio, each once and within the budget, with their labels."""
+    """The algorithms of a portfolio, without repetition and within the budget, with their
+    labels.
+    """
     given = portfolio.items() if isinstance(portfolio, Mapping) else [("", a) for a in portfolio]
     most = None if budget is None else require_count("budget", budget)
     labels: dict[Algorithm, str] = {}
@@ -166,7 +189,7 @@ def _checked(
 
 
 def _within(algorithm: Algorithm, most: int) -> Algorithm:
-    """The algorithm under a hard budget of deployments."""
+    """The algorithm with a hard budget of deployments."""
     schedule = algorithm.schedule
     if isinstance(schedule, Budget):
         kept = replace(schedule, deployments=min(most, schedule.deployments or most))
@@ -176,8 +199,10 @@ def _within(algorithm: Algorithm, most: int) -> Algorithm:
 
 
 def _near_a_front(costs: dict[Algorithm, Costs], slack: float) -> list[Algorithm]:
-    """The algorithms with at most `slack` times the least regret of all that deployed, or switched,
-    no more often, by their means less and plus a standard error.
+    """The algorithms near a front.
+
+    Their regret, minus a standard error, is at most `slack` times the least regret, plus a standard
+    error, of all algorithms that deployed, or switched, no more often.
     """
     regret = np.array([cost.regret.mean() for cost in costs.values()])
     error = np.array([standard_error(cost.regret) for cost in costs.values()])
@@ -205,8 +230,8 @@ def _contenders(
 ) -> list[Algorithm]:
     """The finalists that may be the best for some limit and are not confirmed yet.
 
-    They are those whose mean regret less a standard error is not above the least mean plus a
-    standard error of all that keep to the limit.
+    Their mean regret minus a standard error is at most the least mean plus a standard error among
+    all that keep the limit.
     """
     found = dict[Algorithm, None]()
     for ranked in _ranked(costs, most_of, budget):
@@ -221,7 +246,7 @@ def _contenders(
 def _ranked(
     costs: dict[Algorithm, Costs], most_of: dict[Algorithm, int], budget: int | None
 ) -> Iterator[list[Algorithm]]:
-    """For each limit the algorithms that keep to it, the best first."""
+    """For each limit, the algorithms that keep it, the best first."""
     for limit in (*(one for one in LIMITS if budget is None or one < budget), math.inf):
         within = [one for one in costs if most_of[one] <= limit]
         yield sorted(within, key=lambda one: risk_of(costs[one], 1.0))
@@ -232,14 +257,14 @@ def _winners(
 ) -> list[Algorithm]:
     """The best for each limit.
 
-    The best of several was also lucky, so its regret is stated on seeds that did not choose it.
+    The best of several was also lucky, so its regret is reported on seeds that did not choose it.
     """
     firsts = (ranked[0] for ranked in _ranked(confirmed, most_of, budget) if ranked)
     return list(dict.fromkeys(firsts))
 
 
 class _Track:
-    """Runs algorithms on one problem, and keeps what they cost if there is a folder."""
+    """Run algorithms on one problem, and save their costs if there is a folder."""
 
     def __init__(
         self,
@@ -270,7 +295,7 @@ class _Track:
 
     def _simulate(self, algorithm: Algorithm, seeds: Sequence[int]) -> Costs:
         with warnings.catch_warnings():
-            # the portfolio has the provable scale among others
+            # the portfolio includes the scale of the proof among others
             warnings.simplefilter("ignore", BonusWarning)
             runs = simulate(
                 self.mdp,

@@ -35,17 +35,17 @@ Axis = Literal["deployments", "local_switches"]
 AXES: tuple[Axis, ...] = ("deployments", "local_switches")
 LIMITS = (10, 30, 100)  # deployments
 
-# each has one of the colours
+# one colour each
 KINDS = ("PSRL", "UCRL2", "UCBVI", "MVP", "Q-learning", "stages", "R-max", "own")
 _COLOURS = (*report.COLOURS, "#999999")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LINE = 0.16  # inches
-_MOST = 7  # letters in a panel
-_APART = 0.04  # of a panel's width or height: nearer points of a front share a letter's place
+_MOST = 7  # letters per panel
+_APART = 0.04  # of a panel's width or height; closer points of a front share a letter
 
 
 def kind_of(algorithm: Algorithm) -> str:
-    """The kind of an algorithm, which is the colour of its point."""
+    """The kind of an algorithm, which gives its point a colour."""
     by_estimator: dict[type, str] = {
         QLearning: "Q-learning",
         StageQLearning: "stages",
@@ -77,10 +77,10 @@ _CROWN = (
 
 
 def table(frontier: Frontier, width: int | None = None) -> str:
-    """The points of both fronts by their deployments, the best for each limit, and whom it beat."""
+    """The points of both fronts by deployments, the best for each limit, and its rivals."""
     parts: list[str | Table] = [heading(frontier), _fronts(frontier)]
     parts += [_LEGEND.format(frontier.measure), _limits(frontier)]
-    if any(point.contender for point in frontier.points):  # there are none in older files
+    if any(point.contender for point in frontier.points):  # older files have none
         parts += [_CROWN.format(frontier.measure), _contenders(frontier)]
     return page(parts, width)
 
@@ -89,12 +89,12 @@ def heading(frontier: Frontier) -> str:
     """The size of the problem and of the race, in words."""
     size = f"S = {frontier.states}, A = {frontier.actions}, H = {frontier.horizon}"
     value = f"{frontier.episodes:,} episodes"
-    if not math.isnan(frontier.optimal_value):  # as it is with features
+    if not math.isnan(frontier.optimal_value):  # it is with features
         value += f", optimal value {frontier.optimal_value:.4f}"
     finalists, contenders = frontier.finalists, [one for one in frontier.points if one.contender]
     seeds, confirmed = len(finalists[0].costs.seeds), ""
     if contenders:
-        fresh = contenders[0].compared.seeds  # they follow those of the final
+        fresh = contenders[0].compared.seeds  # they follow the seeds of the final
         seeds, confirmed = int(fresh[0]), f", {len(contenders)} contenders on {len(fresh)} others"
         if any(one.choosing for one in contenders):
             confirmed += f" and the best on {len(fresh)} more"
@@ -158,7 +158,7 @@ def _crowned(frontier: Frontier, limit: int | None) -> str:
 
 
 def _contenders(frontier: Frontier) -> Table:
-    """Every contender for each limit, with how much more it loses than the best."""
+    """Every contender for each limit, with its excess regret over the best."""
     rows = []
     for limit in frontier.limits():
         best, *others = frontier.contenders(deployments=limit)
@@ -183,9 +183,9 @@ def _contenders(frontier: Frontier) -> Table:
 
 
 def plot(frontier: Frontier, *, path: str | os.PathLike[str] | None = None) -> Figure:
-    """Draw regret an episode against deployments and against local switches.
+    """Plot regret per episode against deployments and against local switches.
 
-    The fronts are lines; their main points have letters, and a list below says what these are.
+    The fronts are lines. Their main points have letters, which a list below explains.
     """
     figure = report.blank_figure(11, 5)
     grid = figure.add_gridspec(2, 1)
@@ -193,7 +193,7 @@ def plot(frontier: Frontier, *, path: str | os.PathLike[str] | None = None) -> F
     letters: dict[Point, str] = {}
     for axes, axis in zip(panels.subplots(1, 2, sharey=True), AXES, strict=True):
         _draw_panel(axes, frontier, axis, letters)
-    panels.axes[0].set_ylabel(f"{frontier.measure} an episode")
+    panels.axes[0].set_ylabel(f"{frontier.measure} per episode")
     title = f"{frontier.name}: {frontier.episodes:,} episodes" if frontier.name else ""
     panels.suptitle(title, fontsize=11)
     report.legend_below(panels, panels.axes[0], columns=len(KINDS), fontsize=8)
@@ -238,7 +238,7 @@ def _draw_panel(axes: Axes, frontier: Frontier, axis: Axis, letters: dict[Point,
 
 
 def _places(frontier: Frontier, axis: Axis, points: Sequence[Point]) -> np.ndarray:  # [points, 2]
-    """Where points stand in a panel."""
+    """The positions of points in a panel."""
     return np.array(
         [(point.mean(axis), max(0.0, point.mean("regret")) / frontier.episodes) for point in points]
     ).reshape(-1, 2)
@@ -247,12 +247,12 @@ def _places(frontier: Frontier, axis: Axis, points: Sequence[Point]) -> np.ndarr
 def _scale(axes: Axes, name: str, places: np.ndarray) -> None:
     """Make an axis, x or y, logarithmic.
 
-    It gets a place for 0 where an algorithm never changed anything, or lost nothing.
+    It gets a place for 0 if an algorithm never changed anything, or lost nothing.
     """
     if (places > 0).all():
         getattr(axes, f"set_{name}scale")("log")
     else:
-        # a power of ten, so that no tick comes near that of 0
+        # a power of ten, so that no tick comes close to the tick of 0
         least = 10 ** math.floor(math.log10(places[places > 0].min(initial=1)))
         getattr(axes, f"set_{name}scale")("symlog", linthresh=least, linscale=0.5)
 
@@ -260,7 +260,7 @@ def _scale(axes: Axes, name: str, places: np.ndarray) -> None:
 def _main_points(axes: Axes, frontier: Frontier, axis: Axis) -> list[Point]:
     """The points of a front that get a letter.
 
-    The best for each limit comes first, then any point that lies apart from those that have one.
+    The best for each limit comes first, then every point that is far enough from the lettered ones.
     """
     front = frontier.front(axis)
     first = [point for point in front if point in frontier.limits().values()]
@@ -274,7 +274,7 @@ def _main_points(axes: Axes, frontier: Frontier, axis: Axis) -> list[Point]:
 
 
 def _write_notes(notes: SubFigure, frontier: Frontier, letters: dict[Point, str]) -> None:
-    """Write what each letter stands for, a line each."""
+    """Write what each letter stands for, one per line."""
     rows = [
         [
             f"{letter}  {point.name}",
@@ -284,7 +284,7 @@ def _write_notes(notes: SubFigure, frontier: Frontier, letters: dict[Point, str]
         ]
         for point, letter in letters.items()
     ]
-    text = aligned(["", f"{frontier.measure} an episode", "deployments", "local switches"], rows)
+    text = aligned(["", f"{frontier.measure} per episode", "deployments", "local switches"], rows)
     lines = [line for line in text.splitlines() if set(line) - set("- ")]
     look: dict[str, Any] = {"family": "monospace", "fontsize": 8, "linespacing": 1.35}
     notes.text(0.5, 0.98, "\n".join(lines), va="top", ha="center", **look)

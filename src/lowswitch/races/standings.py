@@ -1,4 +1,4 @@
-"""What a race found: the costs of each algorithm, the fronts, and the best for each limit."""
+"""The result of a race: the costs of each algorithm, the fronts, and the best for each limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Costs(NamedTuple):
-    """What an algorithm cost on each of some seeds."""
+    """The costs of an algorithm on each of several seeds."""
 
     seeds: np.ndarray  # [seeds]
     regret: np.ndarray  # [seeds]
@@ -35,25 +35,25 @@ class Costs(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Point:
-    """One algorithm of the portfolio and what it cost.
+    """One algorithm of the portfolio and its costs.
 
-    The costs of the best for some limit come from seeds that chose nothing. The costs of another
-    contender are those on the seeds that confirm, of another finalist those on the seeds of the
-    final. Of any other algorithm they are the ones that ruled it out.
+    The costs of the best for some limit come from seeds that chose nothing. The costs of other
+    contenders come from the confirming seeds, and the costs of other finalists from the seeds of
+    the final. The costs of all other algorithms are the ones that ruled them out.
     """
 
     algorithm: Algorithm
     costs: Costs
     finalist: bool
-    most_deployments: int  # in any seed, those that chose the finalists included
-    label: str = ""  # as the portfolio calls it
+    most_deployments: int  # in any seed, including the seeds that chose the finalists
+    label: str = ""  # its name in the portfolio
     contender: bool = False  # whether it may have been the best for some limit
-    measure: str = "regret"  # what its regret is; another word where it is not exact
-    choosing: Costs | None = None  # on the seeds by which the best was chosen, if `costs` are not
+    measure: str = "regret"  # the name of its regret; another word if it is not exact
+    choosing: Costs | None = None  # on the seeds that chose the best, if `costs` are not
 
     @property
     def name(self) -> str:
-        """The label, or the text of the algorithm where it has none."""
+        """The label, or the text of the algorithm if it has no label."""
         return self.label or str(self.algorithm)
 
     def __repr__(self) -> str:
@@ -76,18 +76,19 @@ class Point:
 
     @property
     def risk(self) -> float:
-        """The mean regret plus a standard error, by which the best is chosen."""
+        """The mean regret plus a standard error, which decides the best."""
         return risk_of(self.compared, 1.0)
 
     @property
     def compared(self) -> Costs:
-        """The costs by which it is compared with the other contenders."""
+        """The costs that are compared with the other contenders."""
         return self.costs if self.choosing is None else self.choosing
 
     def to_dict(self) -> dict[str, Any]:
-        """The point as JSON can hold it, with the text of its algorithm.
+        """The point as JSON can store it, with the text of its algorithm.
 
-        What only a dictionary can hold of an algorithm, such as parts of one's own, is beside it.
+        Details of an algorithm that its text cannot express, such as your own parts, are stored
+        beside the text.
         """
         named: dict[str, Any] = {"label": self.label} if self.label else {}
         if self.measure != "regret":
@@ -107,7 +108,7 @@ class Point:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Point:
-        """The point that `to_dict` wrote."""
+        """Read a point that `to_dict` wrote."""
         costs = _read_costs(data)
         choosing = _read_costs(data["choosing"]) if "choosing" in data else None
         algorithm = (
@@ -129,7 +130,7 @@ class Point:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Frontier:
-    """What a portfolio of algorithms cost on one problem."""
+    """The costs of a portfolio of algorithms on one problem."""
 
     name: str  # of the problem
     horizon: int
@@ -138,8 +139,8 @@ class Frontier:
     episodes: int
     optimal_value: float
     points: tuple[Point, ...]  # in the order of the portfolio
-    budget: int | None = None  # deployments that all were kept to
-    measure: str = "regret"  # what `regret` is; another word where it is not exact
+    budget: int | None = None  # greatest number of deployments allowed
+    measure: str = "regret"  # the name of `regret`; another word if it is not exact
 
     def __repr__(self) -> str:
         name = f"{self.name}, " if self.name else ""
@@ -152,14 +153,16 @@ class Frontier:
 
     @property
     def finalists(self) -> tuple[Point, ...]:
-        """The algorithms that were near a front on the seeds that choose, with their costs on fresh
+        """The algorithms that were near a front on the choosing seeds, with their costs on fresh
         seeds.
         """
         return tuple(point for point in self.points if point.finalist)
 
     def front(self, axis: Axis = "deployments") -> tuple[Point, ...]:
-        """The finalists whose mean regret no other one reaches with as few deployments, or local
-        switches. Of equal ones it is the first.
+        """The finalists whose mean regret no other finalist reaches with as few deployments, or
+        local switches.
+
+        Ties go to the first.
         """
         if axis not in AXES:
             raise ValueError(f"the front is one of {' or '.join(AXES)}, not {shown(axis)}")
@@ -170,25 +173,31 @@ class Frontier:
         return tuple(front)
 
     def best(self, *, deployments: int | None = None) -> Point:
-        """The contender with the least mean regret plus standard error among those that kept to a
-        limit in every seed.
+        """The contender with the least mean regret plus standard error within a limit.
 
-        deployments: the limit, which is the most deployments that a run may make; without it any
-        number will do. `rivals` says from which others the best cannot be told.
+        Only contenders that kept the limit in every seed count. `rivals` lists the contenders that
+        cannot be distinguished from the best.
+
+        Parameters
+        ----------
+        deployments
+            The limit: the greatest number of deployments of a run. None sets no limit.
         """
         return self.contenders(deployments=deployments)[0]
 
     def rivals(self, *, deployments: int | None = None) -> tuple[Point, ...]:
-        """The contenders for a limit that may be as good as the best, by a paired 95 % interval of
-        the difference on the same seeds; the best is crowned if there are none.
+        """The contenders for a limit that may be as good as the best.
+
+        A paired 95 % interval of the difference on the same seeds decides. The best is crowned if
+        there are no rivals.
         """
         best, *others = self.contenders(deployments=deployments)
         return tuple(one for one in others if _may_equal(one, best))
 
     def contenders(self, *, deployments: int | None = None) -> tuple[Point, ...]:
-        """All contenders that kept to a limit, the best first.
+        """All contenders that kept a limit, the best first.
 
-        In files from before there were contenders these are all finalists, by their mean regret.
+        For files from before there were contenders, these are all finalists, by their mean regret.
         """
         most = self.episodes
         if deployments is not None:
@@ -197,8 +206,8 @@ class Frontier:
         if not within:
             least = min(point.most_deployments for point in self.finalists)
             raise ValueError(
-                f"no algorithm kept to {most} deployments, the least were {least}; give"
-                f" budget={most} to keep all to it"
+                f"no algorithm kept to {most} deployments; the fewest were {least}. Give "
+                f"budget={most} to limit all of them"
             )
         contenders = [point for point in within if point.contender]
         if not contenders:
@@ -206,8 +215,9 @@ class Frontier:
         return tuple(sorted(contenders, key=lambda point: point.risk))
 
     def limits(self) -> dict[int | None, Point]:
-        """The best for each of the usual limits that some finalist keeps to; the last one is the
-        best within the budget, or without any limit.
+        """The best for each of the usual limits that some finalist keeps.
+
+        The last one is the best within the budget, or without any limit.
         """
         least = min(point.most_deployments for point in self.finalists)
         most = self.budget or math.inf
@@ -215,16 +225,18 @@ class Frontier:
         return {limit: self.best(deployments=limit) for limit in (*usual, self.budget)}
 
     def table(self, width: int | None = None) -> str:
-        """The fronts, and the best for each limit, as text of at most so many characters a line."""
+        """The fronts, and the best for each limit, as text with at most `width` characters per
+        line.
+        """
         return frontier_report.table(self, width)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draw regret against deployments and against local switches, with the fronts."""
+        """Plot regret against deployments and against local switches, with the fronts."""
         return frontier_report.plot(self, path=path)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON can hold it: the problem, the best for each limit, the fronts, and all
-        points.
+        """Everything, as JSON can store it: the problem, the best for each limit, the fronts, and
+        all points.
         """
         best = {str(limit).lower(): point.name for limit, point in self.limits().items()}
         crowned = {
@@ -241,7 +253,7 @@ class Frontier:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Frontier:
-        """Read the frontier that `save` wrote."""
+        """Read a frontier that `save` wrote."""
         text = read_bytes(path).decode(errors="replace")
         try:
             facts = archive.from_text(text, _KIND, _FACTS)
@@ -253,7 +265,7 @@ class Frontier:
             return found
 
     def require_whole(self) -> None:
-        """Raise a ValueError if it is not what a race can end with."""
+        """Raise a ValueError if a race cannot end like this."""
         for name in ("horizon", "states", "actions", "episodes"):
             require_count(name, getattr(self, name))
         if self.budget is not None:
@@ -262,22 +274,22 @@ class Frontier:
             raise ValueError("it has no finalists")
         for point in self.points:
             if not (np.isfinite(point.costs.regret).all() and point.most_deployments >= 0):
-                raise ValueError(f"the costs of {point.algorithm} are no numbers")
+                raise ValueError(f"the costs of {point.algorithm} are not numbers")
 
 
-_KIND = "frontier"  # of its files
+_KIND = "frontier"  # in its files
 _FACTS = frozenset({*Frontier.__annotations__, "best", "crowned", "fronts"})
 
 
 def _read_costs(data: dict[str, Any]) -> Costs:
     costs: Costs = storage.unpack(Costs, data)
     if {values.shape for values in costs} != {(len(costs.seeds),)} or not len(costs.seeds):
-        raise ValueError("its costs are not one for each seed")
+        raise ValueError("it does not have one cost for each seed")
     return costs
 
 
 def _reads_back(algorithm: Algorithm) -> bool:
-    """Whether the text of an algorithm makes it again."""
+    """Whether the text of an algorithm reproduces it."""
     try:
         return bool(build(str(algorithm), RECIPES, "algorithm") == algorithm)
     except ValueError:
@@ -285,12 +297,12 @@ def _reads_back(algorithm: Algorithm) -> bool:
 
 
 def standard_error(values: np.ndarray) -> float:
-    """Of the mean of some values; 0 of a single one, which does not show its spread."""
+    """The standard error of the mean; 0 for a single value, which does not show its spread."""
     return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def risk_of(costs: Costs, errors: float) -> float:
-    """The mean regret and so many standard errors."""
+    """The mean regret plus `errors` standard errors."""
     return float(costs.regret.mean()) + errors * standard_error(costs.regret)
 
 

@@ -15,7 +15,9 @@ class Grade(enum.StrEnum):
     """How far a claim was seen where somebody looked."""
 
     SEEN = "seen"
+    OPEN = "seen, constants unknown"
     PRACTICAL = "seen at a practical scale"
+    BLUNT = "kept by the baseline too"
     HIDDEN = "not visible at this K"
     CONSISTENT = "consistency check"
     REVERSED = "counts go the other way"
@@ -25,18 +27,14 @@ class Grade(enum.StrEnum):
 
 MEANINGS = {
     Grade.SEEN: "every rule is kept, with the constants for which the claim is proved",
-    Grade.PRACTICAL: (
-        "every rule is kept, but with a bonus so small that nothing is proved about it"
-    ),
-    Grade.HIDDEN: (
-        "a rule about growth is broken, which the claim allows: it speaks of longer runs"
-    ),
-    Grade.CONSISTENT: "every rule is kept, and none could break short of a bug: no evidence",
-    Grade.REVERSED: (
-        "the claim compares worst-case bounds; the counts on these problems compare otherwise"
-    ),
+    Grade.OPEN: "every rule is kept at the scale of the proof, of which a constant is not known",
+    Grade.PRACTICAL: "every rule is kept, with a bonus too small for any proof",
+    Grade.BLUNT: "every rule is kept, but the every-visit learner keeps that about switches too",
+    Grade.HIDDEN: "a rule about growth is broken, which the claim allows in short runs",
+    Grade.CONSISTENT: "every rule is kept, and only a bug could break one: no evidence",
+    Grade.REVERSED: "the claim compares worst-case bounds; the counts here compare otherwise",
     Grade.PROOF: "the problems of the printed proof do not show the claim; others might",
-    Grade.CONTRADICTED: "a rule is broken that follows from the printed claim for every run",
+    Grade.CONTRADICTED: "a rule is broken that the printed claim states for every run",
 }
 
 
@@ -49,6 +47,7 @@ class Check:
     holds: bool
     always: bool = False  # the claim says it of runs of any length, so a break contradicts it
     consistency: bool = False  # it follows from the definitions: a break is a bug, or an erratum
+    sharpness: bool = False  # it says whether another rule could have been broken by a baseline
 
     @classmethod
     def at_most(
@@ -77,6 +76,7 @@ class Finding:
     found: str  # in a few words and numbers
     checks: Sequence[Check]
     refuted: str = Grade.CONTRADICTED  # the grade if a rule is broken that holds for every run
+    constants_known: bool = True  # whether numbers are known for all constants of the claim
 
     @property
     def grade(self) -> Grade:
@@ -86,11 +86,15 @@ class Finding:
             return Grade.CONTRADICTED
         if any(check.always for check in broken):
             return Grade(self.refuted)
-        if broken or not self.checks:
+        if not self.checks or not all(check.sharpness for check in broken):
             return Grade.HIDDEN
+        if broken:
+            return Grade.BLUNT
         if all(check.consistency for check in self.checks):
             return Grade.CONSISTENT
-        return Grade.SEEN if self.proved else Grade.PRACTICAL
+        if not self.proved:
+            return Grade.PRACTICAL
+        return Grade.SEEN if self.constants_known else Grade.OPEN
 
     @property
     def scope(self) -> str:

@@ -32,12 +32,14 @@ def render(
     origin: Mapping[str, str],
 ) -> str:
     """The whole page: the result, its figure, the grades, then each claim folded."""
+    findings = [finding for section in sections for finding in section.findings]
+    given = {finding.grade for finding in findings}
     facts: dict[str, Any] = {
         "title": TITLE,
         "paper": PAPER,
         "style": (HERE / "page.css").read_text(encoding="utf-8"),
-        "findings": [finding for section in sections for finding in section.findings],
-        "meanings": MEANINGS,
+        "findings": findings,
+        "meanings": {grade: said for grade, said in MEANINGS.items() if grade in given},
     }
     filters = {
         "typeset": lambda text: Markup(typeset(text)),

@@ -34,7 +34,7 @@ class FeatureJob(Job):
                 "runs with features are on the CPU, with regret, and have neither history nor"
                 " warm_start nor stop; leave these options out"
             )
-        job["algorithm"] = linear_form(job["algorithm"], job["episodes"])
+        job["algorithm"] = linear_form(job["algorithm"], job["episodes"], options.initial)
         return cls(**job, problem=problem, initial=options.initial)
 
     def learner(self, seed: int) -> FeatureLearner:

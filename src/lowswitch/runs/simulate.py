@@ -39,10 +39,11 @@ from lowswitch.show.progress import LOADING, Progress, cores, needs_loading, run
 from lowswitch.table_learner import warn_if_drowned
 
 _SAME_VALUE = 1e-9  # relative: a first policy so near the optimum has nothing to learn
+_AS_GOOD = 0.05  # relative: a policy so near the optimum leaves little to learn
 
 
 class NothingLearnedWarning(UserWarning):
-    """The last policy of most runs is not better than the first one."""
+    """The last policy of most runs is little better than one that learned nothing."""
 
 
 def simulate(
@@ -90,7 +91,7 @@ def simulate(
     with Progress(job.steps, unit="steps", show=progress, label=str(algorithm)) as bar:
         (results,) = play_jobs([job], device, workers, bar)
     warn_if_drowned(float(results.drowned_share.mean()), algorithm)
-    warn_if_nothing_learned(results)
+    warn_if_nothing_learned(results, mdp)
     _warn_if_beyond_bound(results)
     return results
 
@@ -118,25 +119,48 @@ _job_of.register(FeatureProblem, FeatureJob.of)
 _job_of.register(Simulator, SimulatorJob.of)
 
 
-def warn_if_nothing_learned(results: Runs) -> None:
-    """Say in one line that the last policy of most runs is not better than the first one."""
+def warn_if_nothing_learned(results: Runs, problem: Problem) -> None:
+    """Say in one line that the last policy of most runs shows little or nothing learned."""
     first, last = results.first_value, float(np.median(results.last_value))
     who = "the last policy of most runs"
-    warn_if_no_better(who, first, last, results.optimal_value, results.algorithm, stacklevel=4)
+    warn_if_poor(who, first, last, problem, results.algorithm, results.episodes, stacklevel=4)
 
 
-def warn_if_no_better(
-    who: str, first: float, last: float, best: float, algorithm: Algorithm, stacklevel: int = 3
+def warn_if_poor(
+    who: str,
+    first: float,
+    last: float,
+    problem: Any,
+    algorithm: Algorithm,
+    episodes: int = 0,
+    *,
+    stacklevel: int = 3,
 ) -> None:
-    """Say in one line that the last policy earns no more than the first one, and what may help."""
-    if last <= first < best - _SAME_VALUE * abs(best):
-        warnings.warn(
-            f"nothing was learned: {who} earns {last:.4g} an episode, the first one {first:.4g}, an"
-            f" optimal one {best:.4g}; give it more episodes{_more(algorithm)} or take another"
-            f" algorithm ({algorithm})",
-            NothingLearnedWarning,
-            stacklevel=stacklevel,
-        )
+    """Say in one line that a run has learned nothing or little, and what may help.
+
+    It is nothing if the last policy earns no more than the first one, and little if it is not even
+    halfway from what needs no learning, the first policy or a single action, to the optimum. Where
+    these are as good as optimal, there is little to learn, and nothing is said.
+    """
+    best = problem.optimal_value(episodes)
+    slack = _SAME_VALUE * abs(best)
+    if not last < best - slack:  # NaN if nobody knows
+        return
+    help_ = (
+        f"an optimal one {best:.4g}; give it more episodes{_more(algorithm)} or take another"
+        f" algorithm ({algorithm})"
+    )
+    if last <= first:
+        said = f"nothing was learned: {who} earns {last:.4g} an episode, the first one {first:.4g}"
+    else:
+        single = problem.constant_value(episodes) if hasattr(problem, "constant_value") else first
+        name = "a single action" if single >= first else "the first one"
+        free = max(first, single)
+        matters = best - free > _AS_GOOD * max(abs(best), abs(free))
+        if not (matters and last < (free + best) / 2):
+            return
+        said = f"little was learned: {who} earns {last:.4g} an episode, {name} {free:.4g}"
+    warnings.warn(f"{said}, {help_}", NothingLearnedWarning, stacklevel=stacklevel)
 
 
 def _more(algorithm: Algorithm) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
@@ -39,6 +39,7 @@ class Sweep:
     algorithms: tuple[Algorithm, ...]
     runs: tuple[tuple[Runs, ...], ...]  # [problems][algorithms]
     found: int = 0  # how many of the runs were found in the folder
+    names: tuple[str, ...] = ()  # of the algorithms, where they were given some
 
     def __getitem__(self, place: tuple[int, int]) -> Runs:
         problem, algorithm = place
@@ -82,16 +83,25 @@ class Sweep:
 
     def summary(self, columns: Sequence[str] | None = None) -> Table | Tables:
         """A table of the costs for each problem, as `ls.summary` makes it."""
-        return plotting.summary(list(self), columns)
+        return plotting.summary(self._pairs(), columns)
 
     def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
         """Draw the costs, a row of panels for each problem, with the options of `ls.plot`."""
-        return plotting.plot(list(self), path=path, **options)
+        return plotting.plot(self._pairs(), path=path, **options)
+
+    @property
+    def labels(self) -> list[str]:
+        """What tables and figures call the algorithms."""
+        return list(self.names) or [one.label for one in self.algorithms]
+
+    def _pairs(self) -> list[tuple[str, Runs]]:
+        """All runs with the labels of their algorithms."""
+        return [pair for row in self.runs for pair in zip(self.labels, row, strict=True)]
 
     def _columns(self) -> dict[str, np.ndarray]:
         """A line for each problem, algorithm, seed and number of episodes."""
         parts: dict[str, list[np.ndarray]] = {}
-        for name, row in plotting.by_problem(list(self)).items():
+        for name, row in plotting.by_problem(self._pairs()).items():
             long = report.long_form(row)
             lines = len(long["seed"])
             for column, values in {"problem": np.full(lines, name), **long}.items():
@@ -152,7 +162,7 @@ class Sweep:
 
     def _labelled_scores(self) -> dict[str, np.ndarray]:  # [problems, seeds]
         scores = self.scores
-        return {one.label: scores[:, i] for i, one in enumerate(self.algorithms)}
+        return {label: scores[:, i] for i, label in enumerate(self.labels)}
 
     # ---- keeping ---------------------------------------------------------------------------------
 
@@ -178,7 +188,7 @@ class Sweep:
 
 def sweep(
     problems: Problem | Sequence[Problem],
-    algorithms: Algorithm | Sequence[Algorithm],
+    algorithms: Algorithm | Sequence[Algorithm] | Mapping[str, Algorithm],
     *,
     episodes: int,
     seeds: int | Sequence[int] = 16,
@@ -191,14 +201,17 @@ def sweep(
     """Run every algorithm on every problem, for `episodes` episodes under each seed.
 
     Every entry of the result is what `simulate` gives, on whatever device. problems: tables, or
-    problems with features. device: "cpu" shares all runs among threads, "gpu" plays tables of one
+    problems with features. algorithms: one, several, or a mapping of names to algorithms; tables
+    and figures call them so. device: "cpu" shares all runs among threads, "gpu" plays tables of one
     size and Q-learners with one kind of bonus in one launch. folder: keeps what is finished, and of
     a GPU also what is not, so that the same call goes on where it was. The other options are those
     of `simulate`.
     """
     require_word("device", device, get_args(Device))
     given = [problems] if isinstance(problems, Problem) else list(problems)
-    learners = [algorithms] if isinstance(algorithms, Algorithm) else list(algorithms)
+    names = tuple(map(str, algorithms)) if isinstance(algorithms, Mapping) else ()
+    several = algorithms.values() if isinstance(algorithms, Mapping) else algorithms
+    learners = [several] if isinstance(several, Algorithm) else list(several)
     for learner in learners:
         require_algorithm(learner)
     if not given or not learners:
@@ -226,7 +239,7 @@ def sweep(
         tuple(found.runs[i] for i in range(first, first + len(learners)))
         for first in range(0, len(jobs), len(learners))
     ]
-    return Sweep(algorithms=tuple(learners), runs=tuple(rows), found=kept.found)
+    return Sweep(algorithms=tuple(learners), runs=tuple(rows), found=kept.found, names=names)
 
 
 def _batches(places: list[int], size: int) -> Iterator[list[int]]:

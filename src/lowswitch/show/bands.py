@@ -41,7 +41,26 @@ def band_of(curves: np.ndarray, kind: Band) -> tuple[np.ndarray, np.ndarray]:  #
 
 def bootstrap_band(curves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # [C], [C]
     """The percentile bootstrap of the mean of curves [seeds, C]: whole curves are resampled."""
+    low, high = np.quantile(_resampled(curves), _TAILS, axis=0)
+    return low, high
+
+
+def paired_band(above: np.ndarray, below: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The percentile bootstrap of the ratio of two means of curves [seeds, C], each [C].
+
+    A resampled seed brings both of its curves. NaN where a mean is not above 0, or without a second
+    seed.
+    """
+    if len(above) < 2:
+        return np.full(above.shape[1], math.nan), np.full(above.shape[1], math.nan)
+    means = [np.where(drawn > 0, drawn, np.nan) for drawn in map(_resampled, (above, below))]
+    low, high = np.quantile(means[0] / means[1], _TAILS, axis=0)
+    return low, high
+
+
+def _resampled(curves: np.ndarray) -> np.ndarray:  # [resamples, C]
+    """The means of curves [seeds, C] whose seeds are resampled, always in the same way."""
     seeds = len(curves)
     drawn = np.random.default_rng(0).multinomial(seeds, np.full(seeds, 1 / seeds), _RESAMPLES)
-    low, high = np.quantile(drawn @ curves / seeds, _TAILS, axis=0)
-    return low, high
+    means: np.ndarray = drawn @ curves / seeds
+    return means

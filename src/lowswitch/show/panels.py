@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from lowswitch.checks import require_word
+from lowswitch.envs.simulator import LOSS
 from lowswitch.show import report
-from lowswitch.show.bands import WORDS, Band, band_of
+from lowswitch.show.bands import WORDS, Band, paired_band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,17 +22,22 @@ Against = Literal["episodes", "steps", "local_switches", "deployments"]
 Scale = Literal["log", "logx", "logy", "linear"]
 Guide = Literal["sqrt", "log"]
 
-# what is drawn, with its title and its unit
+# what is drawn, with its title and its unit; a regret is called what it is, see `words_of`
 PANELS = {
     "regret": ("regret", "regret (reward lost so far)"),
     "local_switches": ("local switches", "row changes so far"),
     "deployments": ("deployments", "policy changes so far"),
+}
+_UNITS = {  # of what stands in place of an exact regret
+    "Monte-Carlo regret": "Monte-Carlo regret (sampled reward lost so far)",
+    LOSS: "Monte-Carlo loss (largest return less sampled reward)",
 }
 # lines that a regret may be compared with: their labels, and how they grow
 GUIDES: dict[str, tuple[str, Any]] = {
     "sqrt": ("grows like √K", np.sqrt),
     "log": ("grows like log K", np.log),
 }
+RATIO_BAND = "band: 95 % paired bootstrap"
 BANDS = {kind: f"band: {words}" for kind, words in WORDS.items()}  # what legends call them
 _AXES = {"log": "xy", "logx": "x", "logy": "y", "linear": ""}  # that are logarithmic
 
@@ -117,10 +123,21 @@ def _draw_guides(axes: Axes, runs: Any, look: Look) -> None:
         axes.plot(times, line, color="gray", linewidth=1.0, linestyle=dashes, label=words)
 
 
-def ratios(run: Runs, base: Runs, name: str) -> np.ndarray:  # [seeds, C]
-    """A cost of a run over the same cost of another one with the same noise, seed by seed.
+def words_of(name: str, runs: Iterable[Runs]) -> tuple[str, str]:
+    """The title of a cost and its unit; a regret that is not exact is called by its own name."""
+    measures = list(dict.fromkeys(run.measure for run in runs))
+    if name != "regret" or measures == ["regret"]:
+        return PANELS[name]
+    units = [_UNITS.get(measure, PANELS["regret"][1]) for measure in measures]
+    return " and ".join(measures), "\n".join(units)
 
-    NaN where one of them is not above 0.
+
+def ratio_of_means(
+    run: Runs, base: Runs, name: str
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:  # [C], ([C], [C])
+    """The mean of a cost over that of another run with the same noise, and its 95 % interval.
+
+    The interval resamples the seeds, each with both of its runs. NaN where a mean is not above 0.
     """
     same = np.array_equal(run.seeds, base.seeds) and run.episodes == base.episodes
     if not same:
@@ -129,9 +146,9 @@ def ratios(run: Runs, base: Runs, name: str) -> np.ndarray:  # [seeds, C]
             f" {report.seeds_in_words(run)}, and {base.algorithm} {base.episodes:,} under"
             f" {report.seeds_in_words(base)}; run both alike"
         )
-    above, below = (report.positive(getattr(one.curves, name)) for one in (run, base))
-    paired: np.ndarray = above / below
-    return paired
+    above, below = (getattr(one.curves, name) for one in (run, base))
+    line = report.positive(above.mean(axis=0)) / report.positive(below.mean(axis=0))
+    return line, paired_band(above, below)
 
 
 def draw_ratio(
@@ -143,23 +160,26 @@ def draw_ratio(
     *,
     plain: bool = False,
 ) -> None:
-    """Draw a cost of each run over the cost of the run that `look.ratio_to` names.
-
-    The line is the geometric mean over the seeds, and the band is of the logarithms.
-    """
+    """Draw the mean cost of each run over that of the run that `look.ratio_to` names."""
     base = runs[checked_base(runs, look)]
+    if name == "regret" and LOSS in (run.measure for run in runs.values()):
+        raise ValueError(
+            "these runs have a Monte-Carlo loss, whose zero is the largest return there can be, so"
+            " a ratio of losses says nothing of regret; give the Simulator its optimal_value=, or"
+            ' draw another cost, such as what="deployments"'
+        )
     for label, run in runs.items():
         if label == look.ratio_to:
             continue
-        logs = np.log(ratios(run, base, name))
         style = {} if plain else report.line_style(labels.index(label)) | {"linewidth": 1.6}
-        times = look.times(run)
-        [line] = axes.plot(times, np.exp(logs.mean(axis=0)), label=label, **style)
-        low, high = band_of(logs, look.band)
-        report.draw_range(axes, times, (np.exp(low), np.exp(high)), line.get_color())
+        times, (ratio, band) = look.times(run), ratio_of_means(run, base, name)
+        [line] = axes.plot(times, ratio, label=label, **style)
+        if look.band != "none":
+            report.draw_range(axes, times, band, line.get_color())
     axes.axhline(1.0, color="gray", linewidth=1.0)
-    axes.set_ylabel(f"{PANELS[name][0]} over {look.ratio_to}, paired")
-    _name_band(axes, runs, look)
+    axes.set_ylabel(f"mean {words_of(name, runs.values())[0]} over that of {look.ratio_to}")
+    if look.band != "none" and len(base.seeds) > 1:
+        report.name_band(axes, RATIO_BAND)
     report.dress(axes, log=_AXES[look.scale].replace("y", ""), plain=plain)
 
 

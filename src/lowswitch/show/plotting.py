@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowswitch.checks import require_word
+from lowswitch.checks import require_word, shown
 from lowswitch.show import report
 from lowswitch.show.bands import Band
 from lowswitch.show.panels import (
     BANDS,
     PANELS,
+    RATIO_BAND,
     Against,
     Cost,
     Guide,
@@ -23,6 +24,7 @@ from lowswitch.show.panels import (
     Scale,
     draw_panel,
     draw_ratio,
+    words_of,
 )
 from lowswitch.show.tables import Table, Tables
 from lowswitch.show.text import wrapped_label
@@ -56,20 +58,28 @@ def plot(
 ) -> Figure:
     """Draw regret, local switches and deployments of runs; return the figure.
 
-    several: a mapping of labels to runs, a sequence of runs, or one of them, which `label` may
-    name. Runs on different problems have a row of panels for each problem. what: one of the three
-    costs, or several; by default all. x: what they are drawn against. ax: Axes of your own to draw
-    one cost into, regret by default; colours, grid and frame are then those of your Axes. scale:
-    which axes are logarithmic. Colours are those of your matplotlib style where you have set one.
+    Runs of `learn` have their returns in the place of the regret, and `what` is one of "return" and
+    "deployments".
+
+    several: a mapping of labels to runs, a sequence of runs or of pairs of a label and runs, or one
+    of them, which `label` may name. Runs on different problems have a row of panels for each
+    problem. what: one of the three costs, or several; by default all. x: what they are drawn
+    against. ax: Axes of your own to draw one cost into, regret by default; colours, grid and frame
+    are then those of your Axes. scale: which axes are logarithmic. Colours are those of your
+    matplotlib style where you have set one.
 
     A line is the mean over the seeds; against another cost than episodes there is a mean only.
     band: around it, "quantiles" reaches from the 10 % to the 90 % quantile of the seeds, "interval"
     is Student's 95 % interval of the mean, "bootstrap" the same by resampling the seeds, and "none"
     draws none; the legend names it. guides: "sqrt" and "log" add lines that grow like √K and log K
-    and meet the least regret at the end. ratio_to: the label of a run, by which the regret of the
-    others is divided seed by seed, in a panel of its own; its line is the geometric mean.
+    and meet the least regret at the end. ratio_to: the label of a run, by whose mean regret that of
+    the others is divided, in a panel of its own. Its band resamples seeds, each with both of its
+    runs.
     """
     look = Look.of(x, scale, band, guides, ratio_to)
+    if played := _of_environments(several, label):
+        drawn: Figure = played[0][1].figure_of(played, path, title=title, ax=ax, what=what)
+        return drawn
     problems = by_problem(several, label)
     if ax is None:
         return _plot_rows(_titled(problems, title), path, what, look)
@@ -79,7 +89,7 @@ def plot(
     runs = _side_by_side(problems)
     if ratio_to is None:
         draw_panel(ax, runs, costs[0], look, list(runs), plain=True)
-        ax.set_ylabel(PANELS[costs[0]][1])
+        ax.set_ylabel(words_of(costs[0], runs.values())[1])
     else:
         draw_ratio(ax, runs, costs[0], look, list(runs), plain=True)
     ax.set_xlabel(x.replace("_", " "))
@@ -95,10 +105,13 @@ def plot(
 def summary(several: Any, columns: Sequence[str] | None = None) -> Table | Tables:
     """A table of the costs of runs: a line each, with 95 % intervals over the seeds.
 
-    several: a mapping of labels to runs, a sequence of runs, or one of them. Runs on different
-    problems have a table for each problem. columns: which of them, in this order, such as
-    ("algorithm", "regret", "deployments"); by default all.
+    several: a mapping of labels to runs, a sequence of runs, or one of them, of `simulate` or of
+    `learn`. Runs on different problems have a table for each problem. columns: which of them, in
+    this order, such as ("algorithm", "regret", "deployments"); by default all.
     """
+    if played := _of_environments(several, None):
+        tables: Table | Tables = played[0][1].tables_of(played, columns)
+        return tables
     problems = by_problem(several)
     if not problems:
         raise ValueError("there is nothing to sum up; give at least one run")
@@ -114,6 +127,12 @@ def summaries(
     """A table for each problem, under its name."""
     tables = (report.named_summary(name, runs, columns) for name, runs in problems.items())
     return Tables(tuple(tables))
+
+
+def _of_environments(several: Any, label: str | None) -> list[tuple[str, Any]]:
+    """Labelled runs of `learn`, which have returns and know how to show themselves; else none."""
+    pairs = _labelled(several, label)
+    return pairs if all(hasattr(run, "returns") for _, run in pairs) else []
 
 
 # ---- which runs belong together ------------------------------------------------------------------
@@ -184,15 +203,31 @@ def _side_by_side(problems: Mapping[str, Mapping[str, Runs]]) -> dict[str, Runs]
 def _labelled(several: Any, label: str | None) -> list[tuple[str, Runs]]:
     """Runs with their labels, which are the names of the algorithms where none are given."""
     if isinstance(several, Mapping):
-        return list(several.items())
-    sequence = several if isinstance(several, Sequence) else [several]
-    if not all(hasattr(run, "algorithm") for run in sequence):
-        raise ValueError(
-            f"give runs of simulate, one or several or a mapping of labels to runs, not {several!r}"
-        )
+        several = list(several.items())
+    sequence = several if isinstance(several, list | tuple) else [several]
+    are_pairs = bool(sequence) and all(isinstance(one, tuple) for one in sequence)
+    for one in sequence:
+        _require_runs(one[1] if are_pairs and len(one) == 2 else one)
+    if are_pairs:
+        return [(str(name), run) for name, run in sequence]
     if label is not None and len(sequence) != 1:
         raise ValueError(f"label {label!r} names one run; pass a mapping of labels to runs")
     return [(run.algorithm.label if label is None else label, run) for run in sequence]
+
+
+def _require_runs(given: Any) -> None:
+    """Refuse what are no runs, with the way out."""
+    if hasattr(given, "algorithm") and (hasattr(given, "curves") or hasattr(given, "returns")):
+        return
+    if hasattr(given, "algorithms"):
+        raise ValueError(
+            f"{given!r} has runs on several problems; call its own summary(), plot() or"
+            " to_dataframe()"
+        )
+    raise ValueError(
+        "give runs of simulate or learn: one, several, or a mapping of labels to runs;"
+        f" not {shown(given)}"
+    )
 
 
 # ---- drawing -------------------------------------------------------------------------------------
@@ -233,11 +268,11 @@ def _plot_rows(
     if not problems or not all(problems.values()):
         raise ValueError("there is nothing to plot; give at least one run")
     everything = [run for runs in problems.values() for run in runs.values()]
-    panels = {
-        name: PANELS[name]
+    panels = [
+        name
         for name in _costs(PANELS if what is None else what)
         if name != look.x and any(_known(run, name) for run in everything)
-    }
+    ]
     if not panels:
         raise ValueError(
             "nothing is left to plot: these runs have no regret, or it is drawn against itself; "
@@ -252,13 +287,15 @@ def _plot_rows(
     for row, (title, runs) in zip(grid, problems.items(), strict=True):
         before, more = _before_panel_names(figure, title, width, alone=len(problems) == 1)
         lines += more
-        for axes, (name, (words, unit)) in zip(row, panels.items(), strict=False):
+        for axes, name in zip(row, panels, strict=False):
+            words, unit = words_of(name, runs.values())
             draw_panel(axes, runs, name, look, labels)
             axes.set_title(before + words, fontsize=10)
             axes.set_ylabel(unit)
         if look.ratio_to is not None:
-            draw_ratio(row[-1], runs, next(iter(panels)), look, labels)
-            row[-1].set_title(before + "paired ratio", fontsize=10)
+            draw_ratio(row[-1], runs, panels[0], look, labels)
+            named = f"\n({RATIO_BAND})" if look.band != "none" else ""
+            row[-1].set_title(f"{before}ratio of the means{named}", fontsize=10)
         for axes in row:
             axes.set_xlabel(look.x.replace("_", " "))
     lines += _draw_legend(figure, [row[0] for row in grid], width)
@@ -289,7 +326,7 @@ def _before_panel_names(
 def _draw_legend(figure: Figure, panels: Sequence[Axes], width: float) -> int:
     """Draw the legend of one panel of each row below all; return how many lines it has beyond two.
 
-    It has up to four columns if they fit, and else a name a line.
+    It has as many columns as fit, up to four.
     """
     lines_of: dict[str, Any] = {}
     for axes in panels:
@@ -298,10 +335,10 @@ def _draw_legend(figure: Figure, panels: Sequence[Axes], width: float) -> int:
     named = [label for label in lines_of if label in BANDS.values()]
     lines_of |= {label: lines_of.pop(label) for label in named}  # what the bands are comes last
     labels, handles = list(lines_of), list(lines_of.values())
-    columns = max(1, min(4, len(labels)))  # matplotlib may leave out all labels
-    if columns * (_HANDLE + _CHARACTER * max(map(len, labels), default=0)) > width:
-        columns = 1
-        labels = [wrapped_label(label, int((width - _HANDLE) / _CHARACTER)) for label in labels]
+    most = max(1, min(4, len(labels)))  # matplotlib may leave out all labels
+    widest = _HANDLE + _CHARACTER * max(map(len, labels), default=0)
+    columns = min(most, max(1, int(width / widest)))
+    labels = [wrapped_label(label, int((width - _HANDLE) / _CHARACTER)) for label in labels]
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
     lines: int = sum(1 + label.count("\n") for label in labels)
     return max(0, math.ceil(lines / columns) - 2)

@@ -12,6 +12,7 @@ import numpy as np
 from lowswitch.runs.scores import interquartile_mean, performance_profile, stratified_interval
 from lowswitch.show import report
 from lowswitch.show.tables import Table
+from lowswitch.show.text import wrapped_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _SCORE = "score: 1 is what an optimal policy earns, 0 what uniform play earns"
 _POINTS = 101
+_LETTERS = 68  # in a line of the legend
+_LINE = 0.21  # inches: its height
 
 
 def score_table(scores: Mapping[str, np.ndarray]) -> Table:
@@ -44,12 +47,15 @@ def draw_profiles(
     ax: Axes | None = None,
 ) -> Figure:
     """Draw which share of all problems and seeds has a score above each number."""
-    figure = report.blank_figure(6.5, 4.0) if ax is None else ax.get_figure(root=True)
+    named = {wrapped_label(label, _LETTERS): some for label, some in scores.items()}
+    lines = 1 + sum(1 + label.count("\n") for label in named)  # of the legend
+    height = 3.6 + _LINE * lines
+    figure = report.blank_figure(6.5, height) if ax is None else ax.get_figure(root=True)
     assert figure is not None
     axes = figure.subplots() if ax is None else ax
     everything = np.concatenate([some.ravel() for some in scores.values()])
     thresholds = np.linspace(min(0.0, everything.min()), max(1.0, everything.max()), _POINTS)
-    for i, (label, some) in enumerate(scores.items()):
+    for i, (label, some) in enumerate(named.items()):
         style = report.line_style(i) if ax is None else {}
         shares = performance_profile(some.ravel(), thresholds)
         [line] = axes.plot(thresholds, shares, label=label, **style)
@@ -61,7 +67,7 @@ def draw_profiles(
     axes.set_ylabel("share of problems and seeds above it")
     if ax is None:
         report.dress(axes)
-        axes.legend(frameon=False)
+        report.legend_below(figure, axes, columns=1)
     if path is not None:
         report.save_figure(figure, path)
     return figure

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.", ":")
 
+_STUCK = 3.0  # a worst seed of so many times the median is named
 _OPACITY = 0.2  # of a band
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -95,8 +96,28 @@ def summary(runs: Mapping[str, Runs], columns: Sequence[str] | None = None) -> T
         *(next(iter(runs.values())).measure, "per episode", "earned", "last policy"),
         *("local switches", "deployments", "steps/s"),
     ]
-    first = heading(next(iter(runs.values())), alike=not mixed)
+    first = heading(next(iter(runs.values())), alike=not mixed) + _notes(runs)
     return Table(first, tuple(header), tuple(map(tuple, rows))).chosen(columns)
+
+
+def _notes(runs: Mapping[str, Runs]) -> str:
+    """Lines below the heading about what the means do not show."""
+    lines = []
+    for label, run in runs.items():
+        middle, worst = float(np.median(run.regret)), int(np.argmax(run.regret))
+        if len(run.seeds) > 2 and run.regret[worst] > _STUCK * middle > 0:
+            times = run.regret[worst] / middle
+            lines.append(
+                f"{label}: seed {run.seeds[worst]} has {times:,.1f} times the median {run.measure}"
+                f" ({run.regret[worst]:,.5g} and {middle:,.5g})"
+            )
+    mixtures = [label for label, run in runs.items() if run.policy.ndim == 4]
+    if mixtures and len(mixtures) < len(runs):
+        lines.append(
+            f"local switches of {', '.join(mixtures)} are rows in which the mixture changed; of the"
+            " others, rows whose action changed"
+        )
+    return "".join(f"\n{line}" for line in lines)
 
 
 def heading(run: Runs, *, alike: bool = True) -> str:
@@ -148,7 +169,12 @@ def _value(value: float) -> str:
 
 
 def long_form(several: Mapping[str, Runs]) -> dict[str, np.ndarray]:
-    """The curves of runs as columns: a line for each algorithm, seed and number of episodes."""
+    """The curves of runs as columns: a line for each algorithm, seed and number of episodes.
+
+    A regret that is not exact has a column of its own name, as in `Runs.to_dict`; where runs differ
+    in that, a column is NaN for the others.
+    """
+    measures = list(dict.fromkeys(runs.measure for runs in several.values()))
     columns: dict[str, list[np.ndarray]] = {}
     for label, runs in several.items():
         curves, seeds = runs.curves, runs.seeds
@@ -157,7 +183,12 @@ def long_form(several: Mapping[str, Runs]) -> dict[str, np.ndarray]:
             "algorithm": np.full(len(seeds) * marks, label),
             "seed": np.repeat(seeds, marks),
             "episode": np.tile(curves.episodes, len(seeds)),
-            "regret": curves.regret.ravel(),
+            **{
+                name.replace(" ", "_"): curves.regret.ravel()
+                if name == runs.measure
+                else np.full(len(seeds) * marks, math.nan)
+                for name in measures
+            },
             "local_switches": curves.local_switches.ravel(),
             "deployments": curves.deployments.ravel(),
         }
@@ -240,7 +271,7 @@ def rounds_summary(run: ConcurrentRun) -> Facts:
         ),
         "rounds": rounds,
         "speed-up": f"{run.speed_up:.1f} episodes a round",
-        "regret": regret,
+        run.measure: regret,
         "earned": f"{run.earned:,.2f}, {run.earned / max(1, run.kept):.4f} an episode",
         "switches": f"{run.local_switches[0]:,} local, {run.deployments[0]:,} deployments",
     }

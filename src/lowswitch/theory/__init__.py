@@ -34,12 +34,20 @@ def _hoeffding(bonus: Bonus) -> bool:
 # ---- switching -----------------------------------------------------------------------------------
 
 
-def switch_bound(*, H: int, S: int, A: int, K: int, schedule: UCB2) -> float:
+def switch_bound(*, schedule: UCB2, **size: int) -> float:
     """N_sw <= H S A (tau(r*) + log((K + A) / A) / log(1 + eta)).
 
-    This is the proof of Bai et al. 2019, Theorem 2, with K + A for its K + H.
+    This is the proof of Bai et al. 2019, Theorem 2, with K + A for its K + H. The size is written
+    as `horizon`, `states`, `actions` and `episodes`, as everywhere, or as H, S, A and K.
     """
-    return schedule.switch_bound(horizon=H, states=S, actions=A, episodes=K)
+    letters = {"H": "horizon", "S": "states", "A": "actions", "K": "episodes"}
+    named = {letters.get(name, name): value for name, value in size.items()}
+    if named.keys() != set(letters.values()) or len(named) < len(size):
+        raise ValueError(
+            "a bound on switches needs horizon, states, actions and episodes, not"
+            f" {', '.join(size) or 'nothing'}"
+        )
+    return schedule.switch_bound(**named)
 
 
 def switch_order(*, H: int, S: int, A: int, K: int) -> float:
