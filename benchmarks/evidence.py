@@ -1,10 +1,10 @@
 """How far the evidence of a ledger holds: its words, its probabilities and its intervals.
 
-Whole ledgers: 100 patients of three sites before each of six meetings, at which `few` proposes. The
-problem and its patients are drawn anew for each seed, from six families: clinics, clinics whose
-laws differ by step, clinics paid at the end, Garnets, grids, and clinics whose treatments are all
-exactly equal. In every second run a random policy is the protocol at the beginning, and a share of
-the patients is in a trial; in the others all patients explore.
+Whole ledgers of patients from three sites, with five to eight meetings at which `few` proposes. The
+problem and its patients are drawn anew for each seed, from the families of `evidence_families.py`:
+those on which nothing was chosen, or with --set those on which the rule was. In every second run a
+random policy is the protocol at the beginning, and a share of the patients is in a trial; in the
+others all patients explore.
 
 In every second pair of runs the board approves everything. In the others 3 % of the reports are
 missing at random, many come after the meeting, two rows are rejected at the second meeting, one
@@ -14,8 +14,8 @@ A row is truly better if the true value of the deployed policy (or of the protoc
 grows when this row alone changes. The words are those that were recorded, and those of the two
 older rules.
 
-    python benchmarks/evidence.py [--runs 4] [--first 0] [--family Garnets] [--kept FOLDER]
-        [--json docs/numbers/evidence.json]
+    python benchmarks/evidence.py [--set first] [--runs 4] [--first 0] [--family wards]
+        [--kept FOLDER] [--json docs/numbers/evidence.json]
 """
 
 import itertools
@@ -27,79 +27,20 @@ import numpy as np
 
 import bench
 import lowswitch as ls
+from evidence_families import EQUAL, SETS, tables
 from lowswitch.learners.posterior import models_for
 from lowswitch.ledger import Ledger
 from lowswitch.ledger.evidence import improved, verdict
 from lowswitch.review.proposals import ProposedRow
 
-MEETINGS, PATIENTS, SITES, MEMBERS = 6, 100, ("north", "south", "east"), 16
+SITES = "north", "south", "east"
 SAME = 1e-9  # a smaller true gain is none
 BINS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 1.0)
 RULES = ("recorded", "rule 2", "rule 1")
+FAMILIES = {name: family for some in SETS.values() for name, family in some.items()}
 
 
-# ---- problems ------------------------------------------------------------------------------------
-
-
-def clinic(generator, S=8, A=3, H=4, *, steps=1, at_the_end=False, equal=False):
-    """States of health: a treatment moves a patient up or down, and further up is better."""
-    laws, means = np.zeros((steps, S, A, S)), np.tile((np.arange(S) / (S - 1))[:, None], A)
-    for law in laws:
-        helps = generator.random((S, 1 if equal else A)) * np.ones(A)
-        up, down = 0.15 + 0.5 * helps, (0.6 - 0.5 * helps) * (0.85 - 0.5 * helps)
-        for x in range(S):
-            for move, chance in ((1, up[x]), (-1, down[x]), (0, 1 - up[x] - down[x])):
-                law[x, :, min(S - 1, max(0, x + move))] += chance
-    rewards = np.stack([means * (h == H - 1) for h in range(H)]) if at_the_end else means
-    laws = laws if steps > 1 else laws[0]
-    start = np.full(S, 1 / S)
-    return ls.TabularMDP(laws, rewards, start=start, horizon=H, reward_law="bernoulli")
-
-
-def grid(generator, rows=3, columns=3, H=5):
-    """Steps slip, and two fields pay."""
-    S, slip, moves = rows * columns, generator.uniform(0.1, 0.3), ((0, 1), (0, -1), (1, 0), (-1, 0))
-    laws, means = np.zeros((S, 4, S)), np.zeros((S, 4))
-    for x in range(S):
-        for a in range(4):
-            for m, (down, right) in enumerate(moves):
-                r = min(rows - 1, max(0, x // columns + down))
-                c = min(columns - 1, max(0, x % columns + right))
-                laws[x, a, r * columns + c] += slip / 4 + (1 - slip) * (m == a)
-    means[generator.choice(S, 2, replace=False)] = generator.random((2, 1))
-    return ls.TabularMDP(laws, means, start=0, horizon=H, reward_law="bernoulli")
-
-
-def garnet(generator, S=9, A=3, H=4, branching=3):
-    """Archibald, McKinnon, Thomas 1995: a few random successors of each state and action."""
-    laws = np.zeros((S, A, S))
-    for x in range(S):
-        for a in range(A):
-            chosen = generator.choice(S, branching, replace=False)
-            laws[x, a, chosen] = generator.dirichlet(np.ones(branching))
-    start, means = np.full(S, 1 / S), generator.random((S, A))
-    return ls.TabularMDP(laws, means, start=start, horizon=H, reward_law="bernoulli")
-
-
-FAMILIES = {
-    "clinics": clinic,
-    "laws by step": lambda generator: clinic(generator, S=6, steps=4),
-    "paid at the end": lambda generator: clinic(generator, S=7, at_the_end=True),
-    "Garnets": garnet,
-    "grids": grid,
-    "all equal": lambda generator: clinic(generator, equal=True),
-}
-
-
-def tables(mdp):
-    """The laws [H, S, A, S] and the mean rewards [H, S, A] of a problem."""
-    H, S, A = mdp.horizon, mdp.states, mdp.actions
-    rows = np.zeros((len(mdp.offsets) - 1, S))
-    for row in range(len(rows)):
-        span = slice(mdp.offsets[row], mdp.offsets[row + 1])
-        rows[row, mdp.successors[span]] = mdp.probabilities[span]
-    laws = np.broadcast_to(rows.reshape(-1, S, A, S), (H, S, A, S))
-    return laws, np.broadcast_to(mdp.rewards.reshape(-1, S, A), (H, S, A))
+# ---- the truth -----------------------------------------------------------------------------------
 
 
 def true_gains(mdp, now, new):
@@ -121,7 +62,7 @@ def true_gains(mdp, now, new):
 # ---- one run -------------------------------------------------------------------------------------
 
 
-def episode(mdp, laws, means, policy, generator):
+def episode(mdp, laws, means, policy, generator, reward):
     """One patient, by a policy [H, S]; `laws` are cumulated."""
     uniforms = generator.random((len(policy), 2)).tolist()
     x, found = int(generator.choice(mdp.states, p=mdp.start_law)), {"states": [], "actions": []}
@@ -130,24 +71,24 @@ def episode(mdp, laws, means, policy, generator):
         a = int(policy[h][x])
         found["states"].append(x)
         found["actions"].append(a)
-        rewards.append(float(paid < means[h, x, a]))
+        rewards.append(reward(means[h, x, a], paid))
         x = min(int(np.searchsorted(laws[h, x, a], moved)), mdp.states - 1)
     return found
 
 
-def treat(ledger, mdp, meeting, generator, disturbed):
+def treat(ledger, mdp, family, meeting, generator, disturbed):
     """Let the patients before a meeting be treated; return the reports that come after it."""
-    names = [f"patient {meeting * PATIENTS + i}" for i in range(PATIENTS)]
-    pairs = [(SITES[i % len(SITES)], name) for i, name in enumerate(names)]
+    before, patients = sum(family.patients[:meeting]), family.patients[meeting]
+    pairs = [(SITES[i % len(SITES)], f"patient {before + i}") for i in range(patients)]
     reports, late, (laws, means) = [], [], tables(mdp)
     laws = laws.cumsum(axis=-1)
     for i, issued in enumerate(ledger.ask_each(pairs)):
-        given = episode(mdp, laws, means, issued.policy, generator)
+        given = episode(mdp, laws, means, issued.policy, generator, family.reward)
         dice = generator.random() if disturbed else 1.0
         if dice < 0.03:
             ledger.missing(issued.ticket, "lost", by="office")
         else:
-            slow = dice < 0.5 and i >= 0.85 * PATIENTS
+            slow = dice < 0.5 and i >= 0.85 * patients
             (late if slow else reports).append(given | {"ticket": issued.ticket})
     ledger.tell_many(reports)
     return late
@@ -224,17 +165,18 @@ def decided(ledger, proposal, meeting, disturbed):
 def followed(address, name, seed):
     """All proposals of one run."""
     generator = np.random.default_rng([seed, 7])
-    mdp, disturbed, found = FAMILIES[name](np.random.default_rng([seed, 6])), seed % 4 >= 2, []
+    family, disturbed, found = FAMILIES[name], seed % 4 >= 2, []
+    mdp, meetings = family.make(np.random.default_rng([seed, 6])), len(family.patients)
     shape = mdp.horizon, mdp.states
     policy = generator.integers(0, mdp.actions, shape) if seed % 2 else None
     size = {"horizon": mdp.horizon, "states": mdp.states, "actions": mdp.actions}
     trial = "auto" if seed % 2 else None
-    algorithm = ls.few(deployments=MEETINGS + 3, asked=True, members=MEMBERS, trial=trial)
-    late, size["episodes"] = [], MEETINGS * PATIENTS
+    algorithm = ls.few(deployments=meetings + 3, asked=True, members=family.members, trial=trial)
+    late, size["episodes"] = [], sum(family.patients)
     with Ledger.create(address, algorithm, **size, seed=seed, policy=policy) as ledger:
-        for meeting in range(MEETINGS):
+        for meeting in range(meetings):
             ledger.tell_many(late)
-            late = treat(ledger, mdp, meeting, generator, disturbed)
+            late = treat(ledger, mdp, family, meeting, generator, disturbed)
             proposal = ledger.propose(by="secretary")
             if proposal is not None and proposal.worth is not None:
                 facts = {"meeting": meeting, "disturbed": disturbed, "protocol": seed % 2}
@@ -355,16 +297,10 @@ def _mean(values):
     return round(float(np.mean(values)), 4) if len(values) else None
 
 
-def main(doc=__doc__, families=FAMILIES, follow=followed, rules=RULES, cases=PATIENTS):
-    """Measure all families; follow: gives the proposals of one run."""
-    parser = bench.parser(doc)
-    parser.add_argument("--runs", type=int, default=4, help="of each family")
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--family", choices=families, action="append", help="instead of all")
-    parser.add_argument("--kept", metavar="FOLDER", help="keep each run there, and go on later")
-    options = parser.parse_args()
+def told(families, follow, rules, options, setting):
+    """Run ledgers of all families, and tell what is found."""
     results, found = bench.Results(options.json), {}
-    results.keep("setting", {"meetings": MEETINGS, "patients": MEETINGS * cases})
+    results.keep("setting", setting | {"runs of each": options.runs, "first seed": options.first})
 
     def shown(some):
         return of_words(some, rules) | {"intervals": of_intervals(some)}
@@ -374,7 +310,11 @@ def main(doc=__doc__, families=FAMILIES, follow=followed, rules=RULES, cases=PAT
             runs = name, options.runs, options.first, options.kept or place
             found[name] = measured(*runs, follow)
             results.keep(name, shown(found[name]))
-    differ = [one for name in found if name != "all equal" for one in found[name]]
+    equal, differ = [], []
+    for name, proposals in found.items():
+        (equal if name.startswith(EQUAL) else differ).extend(proposals)
+    if equal:
+        results.keep("equal", shown(equal))
     if differ:
         results.keep("different", shown(differ))
         results.keep("reliability", reliability(differ))
@@ -384,6 +324,25 @@ def main(doc=__doc__, families=FAMILIES, follow=followed, rules=RULES, cases=PAT
             for part, some in parts.items()
         }
         results.keep("parts", found)
+
+
+def parser(doc, families):
+    """The options of a benchmark that runs ledgers on families of problems."""
+    made = bench.parser(doc)
+    made.add_argument("--runs", type=int, default=4, help="of each family")
+    made.add_argument("--first", type=int, default=0, help="the first seed")
+    made.add_argument("--family", choices=families, action="append", help="instead of all")
+    made.add_argument("--kept", metavar="FOLDER", help="keep each run there, and go on later")
+    return made
+
+
+def main():
+    options = parser(__doc__, FAMILIES)
+    options.add_argument("--set", choices=SETS, default="reported", help="of families")
+    options = options.parse_args()
+    families = SETS[options.set]
+    patients = {name: family.patients for name, family in families.items()}
+    told(families, followed, RULES, options, {"patients": patients})
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from lowswitch.io.storage import write_text
 SEEDS = range(1000, 1016)
 FRESH = range(5000, 5032)  # for inventory and control, which were looked at with the others
 MANY = range(9000, 9192)  # for fixed arms, where a few runs make the mean
+PAIRED = range(30_000, 30_600)  # for fixed arms with and without an intercept
 CONTROLLED = FRESH[: int(os.environ.get("CONTROL_SEEDS", "10"))]
 TUNED = (0.05, 0.1, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0)  # alphas of the rival
 ROUNDS = 10_000
@@ -129,6 +130,17 @@ def synthetic():
 
 def arms():
     return against_linucb("arms", lambda seed: problems.fixed_arms(seed=seed), MANY)
+
+
+def intercept():
+    """Fixed arms without the intercept (rule 1) and with it, on the same problems and seeds."""
+    found = {}
+    for rule in (1, 2):
+        algorithm = ls.few(deployments=10, rule=rule)
+        found[f"rule {rule}"] = mean_regret(
+            lambda seed: problems.fixed_arms(seed=seed), algorithm, ROUNDS, PAIRED
+        )
+    return found | {"seeds": len(PAIRED)}
 
 
 def classes():
@@ -244,6 +256,7 @@ SECTIONS = {
     "Acrobot": lambda: control("Acrobot"),
     "synthetic": synthetic,
     "arms": arms,
+    "intercept": intercept,
     "digits": classes,
     "bandits": bandits,
     "inventory": inventory,
