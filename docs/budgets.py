@@ -1,8 +1,8 @@
 """What the pages say of `few` for a budget, from the files docs/numbers/few*.json.
 
 The scripts in benchmarks/few write these files: run.py few.json, clinic.py and calibration.py those
-of their names, small.py few_small.json, members.py few_members.json, trial.py few_trial.json,
-large.py few_sepsis.json; benchmarks/crown.py writes crown.json.
+of their names, small.py few_small.json, members.py few_members.json, trial.py few_trial.json
+and few_careful.json, large.py few_sepsis.json; benchmarks/crown.py writes crown.json.
 """
 
 import json
@@ -48,14 +48,17 @@ def of_budgets() -> dict[str, str]:
         "budgets/worst-10": f"{ratio(worst, 10):.1f}",
         "budgets/worst-where": f"{worst['problem']}, {worst['rewards']} rewards",
     }
+    for n in (10, 30):
+        named |= against_rule_1(rows, n)
     ratios, told = ([ratio(row, 10, one) for row in fresh if one in row] for one in AGAINST_ALL)
     named["budgets/median-10"] = f"{np.median(ratios):.2f}"
     named["budgets/told-median-10"] = f"{np.median(told):.2f}"
-    named["budgets/summary"] = table(
-        ["N", *(f"over the {words}" for words in AGAINST.values()), "one change is better on"],
-        [summary(fresh, budget) for budget in budgets],
-        left=1,
-    )
+    header = ["N", *(f"over the {words}" for words in AGAINST.values()), "one change is better on"]
+    cells = [header, *(summary(fresh, budget) for budget in budgets)]
+    # a column without numbers was not measured in this run
+    filled = [column for column in zip(*cells, strict=True) if set(column[1:]) != {"-"}]
+    first, *rest = zip(*filled, strict=True)
+    named["budgets/summary"] = table(list(first), [list(row) for row in rest], left=1)
     for name, against in zip(("table", "told-table"), AGAINST_ALL, strict=True):
         named[f"budgets/{name}"] = table(
             ["problems", "rewards", *(f"N = {budget}" for budget in budgets)],
@@ -63,6 +66,26 @@ def of_budgets() -> dict[str, str]:
             left=2,
         )
     return named
+
+
+def against_rule_1(rows: list[dict[str, Any]], n: int) -> dict[str, str]:
+    """How the present rule compares with the first one on the same seeds, problem by problem."""
+    now, before = (
+        np.array([row[f"few_{n}{name}_percent"] for row in rows]) for name in ("", "_older")
+    )
+    errors = np.array([row[f"few_{n}_difference_se"] for row in rows])
+    clearly = 3 * errors + 1e-9  # rounding apart
+    logs = np.log(now / before)
+    error = logs.std(ddof=1) / np.sqrt(len(logs))
+    more = now - before > clearly
+    worse = [row["problem"] for row, one in zip(rows, more, strict=True) if one]
+    return {
+        f"budgets/rule-ratio-{n}": f"{logs.mean():+.3f} ± {error:.3f}",
+        f"budgets/rule-worse-{n}": f"{len(worse)} of {len(rows)}",
+        f"budgets/rule-better-{n}": f"{int((before - now > clearly).sum())} of {len(rows)}",
+        f"budgets/rule-where-{n}": ", ".join(sorted(set(worse))),
+        f"budgets/rule-most-{n}": f"{(now - before)[more].max():.1f}",
+    }
 
 
 def budgets_of(rows: list[dict[str, Any]]) -> list[int]:
@@ -213,7 +236,23 @@ def of_trial() -> dict[str, str]:
     return {
         "trial/table": table([*head, "lost", "dip", "below", "under the floor"], cells, left=3),
         "trial/budgets": table([*head, *(f"N = {n}" for n in budgets)], lost_by_budget, left=3),
+        "trial/careful": of_careful(facts),
     }
+
+
+def of_careful(facts: dict[str, Any]) -> str:
+    """What `few` loses if other shares of all cases enter trials that find nothing."""
+    found = facts | (careful := read("few_careful.json"))
+    shares = dict.fromkeys(name.rpartition(" ")[2] for name in careful)
+    rules = {f"{100 * float(share):g} %": f"careful {share}" for share in shares}
+    rules = {"2.5 %": "auto"} | rules | {"all explore": "all explore"}
+    initial = "optimal", "15 % wrong", "random"
+    cases = [f"{dates}, {kind}" for dates in ("free", "even") for kind in initial]
+    rows = [
+        [share, *(f"{found[f'10 {case}, {rule}'][0]:.1f}" for case in cases)]
+        for share, rule in rules.items()
+    ]
+    return table(["in trials that find nothing", *cases], rows, left=1)
 
 
 def of_calibration() -> dict[str, str]:

@@ -7,6 +7,7 @@ Gymnasium.
 """
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +20,38 @@ from lowswitch.show.text import span
 TARGET = Path(__file__).parent / "numbers" / "episodes.json"
 FEW = ls.few(deployments=10)
 OFTEN = ls.ucb2_bernstein(c=0.01)
-TAXI_HORIZON, TAXI_SEEDS = 20, 4
-TAXI_EPISODES = (1_000, 10_000, 50_000, 100_000)
+CERTAIN = ls.rmax(known=1, pooled=True)
+HORIZON, SEEDS = 20, 4
+RIDES = [
+    *((FEW, episodes) for episodes in (1_000, 10_000, 50_000, 100_000)),
+    *((CERTAIN, episodes) for episodes in (1_000, 3_000)),
+]
+WALKS = [(FEW, 1_000), (FEW, 10_000), (CERTAIN, 300)]
 HANDS = [(FEW, 5_000), (OFTEN, 5_000), (FEW, 50_000), (OFTEN, 50_000)]
 HAND_SEEDS = 2
 
 
 def main() -> None:
-    measured = {"taxi": taxi(), "blackjack": [hands(*each) for each in HANDS]}
+    measured = {
+        "taxi": by_tables("Taxi-v4", RIDES),
+        "cliff": by_tables("CliffWalking-v1", WALKS),
+        "blackjack": [hands(*each) for each in HANDS],
+    }
     TARGET.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
 
 
-def taxi() -> dict[str, Any]:
+def by_tables(name: str, played: list[tuple[ls.Algorithm, int]]) -> dict[str, Any]:
     """What the last policy earns, by the tables, after each number of episodes."""
-    mdp = ls.from_gymnasium("Taxi-v4", horizon=TAXI_HORIZON)
-    rows = []
-    for episodes in TAXI_EPISODES:
-        runs = ls.simulate(mdp, FEW, episodes=episodes, seeds=TAXI_SEEDS)
-        rows.append({"episodes": episodes, "last": runs.last_value.tolist()})
-        print(rows[-1], flush=True)
-    values = {"optimal": mdp.optimal_value(), "first": runs.first_value}
-    return {"horizon": TAXI_HORIZON} | values | {"runs": rows}
+    mdp, rows = ls.from_gymnasium(name, horizon=HORIZON), []
+    for algorithm, episodes in played:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of runs that learn too little, which the page shows
+            runs = ls.simulate(mdp, algorithm, episodes=episodes, seeds=SEEDS)
+        row = {"algorithm": str(algorithm), "episodes": episodes, "first": runs.first_value}
+        last, deployed = runs.last_value.tolist(), runs.deployments.tolist()
+        rows.append(row | {"last": last, "deployments": deployed})
+        print(name, rows[-1], flush=True)
+    return {"horizon": HORIZON, "optimal": mdp.optimal_value(), "runs": rows}
 
 
 def hands(algorithm: ls.Algorithm, episodes: int) -> dict[str, Any]:
@@ -68,8 +80,7 @@ def hands(algorithm: ls.Algorithm, episodes: int) -> dict[str, Any]:
 
 def values() -> dict[str, str]:
     measured = json.loads(TARGET.read_text(encoding="utf-8"))
-    taxi = measured["taxi"]
-    rides = [(f"{run['episodes']:,}", span(run["last"], "+.1f")) for run in taxi["runs"]]
+    taxi, cliff = measured["taxi"], measured["cliff"]
     played = [
         (
             f"`{run['algorithm']}`",
@@ -81,11 +92,27 @@ def values() -> dict[str, str]:
     ]
     header = ("learner", "hands", "a hand in the first tenth", "in the last tenth", "deployments")
     return {
-        "episodes/taxi": table(("episodes", "value of the last policy"), rides, left=0),
+        "episodes/taxi": _valued(taxi),
         "episodes/taxi-best": f"{taxi['optimal']:+.1f}",
-        "episodes/taxi-first": f"{taxi['first']:+.1f}",
+        "episodes/taxi-first": f"{taxi['runs'][0]['first']:+.1f}",
+        "episodes/cliff": _valued(cliff),
+        "episodes/cliff-best": f"{cliff['optimal']:+.0f}",
         "episodes/blackjack": table(header, played, left=1),
     }
+
+
+def _valued(measured: dict[str, Any]) -> str:
+    """The table of what last policies earn."""
+    rows = [
+        (
+            f"`{run['algorithm']}`",
+            f"{run['episodes']:,}",
+            span(run["last"], "+.1f"),
+            _counts(run["deployments"]),
+        )
+        for run in measured["runs"]
+    ]
+    return table(("learner", "episodes", "value of the last policy", "deployments"), rows, left=1)
 
 
 def _counts(counts: list[int]) -> str:

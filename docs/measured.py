@@ -21,16 +21,18 @@ FIELD = {
 }
 SMALL = 20  # states
 _SHOWN = ("proposals", "runs")
+_SUMS = ("equal", "different")  # of all families
 
 
 def values() -> dict[str, str]:
     speed, machines, gpu = (load(name) for name in ("speed", "concurrent", "gpu"))
     ledgers = of_ledger(load("ledger")) | of_faults(load("ledger_faults"))
     ledgers |= of_service(load("service")) | of_evidence(load("evidence"))
+    ledgers |= of_sets(*(load(f"evidence{name}") for name in ("_first", "_second", "")))
     ledgers |= of_bounds(load("bounds")) | of_feature_evidence(load("feature_evidence"))
     logs = of_evaluation(load("evaluation"))
     prices = of_prices(load("price")) | of_sb3(load("sb3"))
-    own = of_own(load("own")) | of_stuck(load("stuck")) | of_bench()
+    own = of_own(load("own")) | of_stuck(load("stuck")) | of_rows(load("rows")) | of_bench()
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices | own
 
 
@@ -40,16 +42,26 @@ def load(name: str) -> dict[str, Any]:
 
 def of_sb3(found: dict[str, Any]) -> dict[str, str]:
     """How often DQN of Stable-Baselines3 and `few` change their policies on the same tasks."""
-    rows = []
-    for key, case in found.items():
+    rows, tasks = [], [task.partition(": ")[0] for task in found if task != "settings"]
+    # a row that was measured later stands with its task
+    for key in sorted(found.keys() - {"settings"}, key=lambda key: _place(found, tasks, key)):
         task, _, learner = key.partition(": ")
-        runs = case["runs"]
+        runs = found[key]["runs"]
         numbers = {name: [run[name] for run in runs] for name in runs[0]}
-        value = f"{span(numbers['last'], '.2f')} of {case['optimal']:.2f}"
-        counts = span(numbers["deployments"], ",.0f")
-        rows.append((task, learner, f"{runs[0]['episodes']:,}", counts, value))
+        value = f"{span(numbers['last'], '.2f')} of {found[key]['optimal']:.2f}"
+        played, counts = (span(numbers[name], ",.0f") for name in ("episodes", "deployments"))
+        rows.append((task, learner, played, counts, value))
     header = ("task", "learner", "episodes", "deployments", "value of the last policy")
-    return {"sb3/table": table(header, rows, left=2), "sb3/seeds": str(len(runs))}
+    return {
+        "sb3/table": table(header, rows, left=2),
+        "sb3/seeds": str(len(runs)),
+        "sb3/settings": ", ".join(f"`{key}={value}`" for key, value in found["settings"].items()),
+    }
+
+
+def _place(found: dict[str, Any], tasks: list[str], key: str) -> tuple[int, int]:
+    """Where a row stands: by its task, and there in the order of the file."""
+    return tasks.index(key.partition(": ")[0]), list(found).index(key)
 
 
 def of_speed(speed: dict[str, Any]) -> dict[str, str]:
@@ -102,6 +114,26 @@ def of_stuck(stuck: dict[str, Any]) -> dict[str, str]:
         "stuck/problems": f"{rmax[0]['problems']:,}",
         "stuck/rmax": solved(rmax),
         "stuck/others": solved(others),
+    }
+
+
+def of_rows(found: dict[str, Any]) -> dict[str, str]:
+    """What learners lose, and how many single rows of the policy they change."""
+    learners = list(next(iter(found["results"].values())))
+    rows = [
+        (
+            f"`{learner}`",
+            *(
+                f"{row['lost']:.1%}, {row['local_switches']:,.0f}".replace("%", " %")
+                for row in (results[learner] for results in found["results"].values())
+            ),
+        )
+        for learner in learners
+    ]
+    setting = found["setting"]
+    return {
+        "rows/table": table(("learner", *found["results"]), rows, left=1),
+        "rows/setting": f"{setting['episodes']:,} episodes, {setting['seeds']} seeds",
     }
 
 
@@ -261,18 +293,18 @@ def _amended(ledger: dict[str, Any]) -> str:
         [
             words[name.split(", ")[1]],
             f"the last {found['within']:,}" if found["within"] < 50_000 else "all",
+            "ten at once" if found["together"] else "one by one",
             f"{found['events']:,}",
             f"{found['amends']:,}",
-            f"{found['open seconds']:.2f} s",
-            f"{found['verify seconds']:.0f} s",
+            f"{found['open CPU seconds']:.2f} s",
             f"{found['verify CPU seconds']:.0f} s",
             f"{1000 * found['amend seconds']:,.0f} ms",
         ]
         for name, found in ledger.items()
         if name.startswith("amended, ")
     ]
-    head = ["the learner proposes", "amended tickets among", "events", "amendments", "open"]
-    return table([*head, "verify", "CPU of it", "one more"], rows, left=2)
+    head = ["the learner proposes", "amended tickets among", "amended", "events", "amendments"]
+    return table([*head, "open", "verify", "one more"], rows, left=3)
 
 
 def of_faults(faults: dict[str, Any]) -> dict[str, str]:
@@ -334,28 +366,77 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
 
 def of_evidence(evidence: dict[str, Any]) -> dict[str, str]:
     rows = []
-    for name, words in (("all equal", "exactly equal"), ("different", "different")):
+    for name, words in (("equal", "exactly equal"), ("different", "different")):
         of_all = evidence[name]
-        for key, rule in (("recorded", "4"), ("rule 2", "2"), ("rule 1", "1")):
+        for key, rule in (("recorded", "5"), ("rule 2", "2"), ("rule 1", "1")):
             found = of_all[key]
             shares = [f"{found[f'{what} with IMPROVE']} of {of_all[what]}" for what in _SHOWN]
             true = [f"{found[f'truly {which}']:,}" for which in ("better", "worse")]
-            rows.append([words, rule, f"{found['rows with IMPROVE']:,}", *true, *shares])
-    head = ["treatments", "rule", "IMPROVE rows", "truly better", "truly worse"]
-    equal, differ = evidence["all equal"], evidence["different"]
+            each = f"{found['truly better'] / of_all['runs']:.1f}"
+            rows.append([words, rule, f"{found['rows with IMPROVE']:,}", *true, each, *shares])
+    head = ["treatments", "rule", "IMPROVE rows", "truly better", "truly worse", "better in a run"]
+    equal, differ = evidence["equal"], evidence["different"]
     share = equal["recorded"]["rows with IMPROVE"] / equal["rows"]
     return {
         "evidence/verdicts": table([*head, *(f"{what} with any" for what in _SHOWN)], rows, left=2),
         "evidence/false-share": f"{100 * share:.2f} %",
         "evidence/runs": f"{equal['runs']}",
         "evidence/other-runs": f"{differ['runs']}",
-        "evidence/patients": f"{evidence['setting']['patients']:,}",
+        "evidence/patients": _patients(evidence["setting"]["patients"]),
         "evidence/stated-false": f"{100 * differ['stated false']:.1f} %",
         "evidence/truly-false": f"{100 * differ['truly false']:.1f} %",
         "evidence/unchanged": f"{evidence['reliability']['rows that change nothing']:,}",
         "evidence/reliability": _reliability(evidence["reliability"]["bins"]),
+        "evidence/bins": _bins_within(evidence),
         "evidence/intervals": _intervals(differ["intervals"], evidence["parts"]),
+        "evidence/families": _intervals(differ["intervals"], _families(evidence)),
     }
+
+
+def _patients(families: dict[str, list[int]]) -> str:
+    """How many patients the runs of all families have."""
+    totals = [sum(patients) for patients in families.values()]
+    return f"{min(totals):,} to {max(totals):,}"
+
+
+def of_sets(first: dict[str, Any], second: dict[str, Any], third: dict[str, Any]) -> dict[str, str]:
+    """Which families chose a rule of the evidence, and which only reported on it."""
+    uses = (
+        ("first", "4", "rule 4 was chosen on other runs of these", first),
+        ("second", "4", "declared after that; they chose rule 5", second),
+        ("third", "5", "declared after that; they chose nothing", third),
+    )
+    rows = []
+    for name, rule, use, found in uses:
+        of_all = found["different"]["intervals"]
+        shares = [percent(of_all[f"proposals within {level} %"], 1) for level in (80, 95)]
+        families = f"{len(_families(found))}"
+        rows.append([name, use, rule, families, f"{of_all['proposals']:,}", *shares])
+    head = ["families", "what for", "rule", "how many", "proposals", "80 %", "95 %"]
+    return {"evidence/sets": table(head, rows, left=2)}
+
+
+def _families(evidence: dict[str, Any]) -> dict[str, Any]:
+    """The intervals of each family whose treatments differ."""
+    return {
+        name: of["intervals"]
+        for name, of in evidence.items()
+        if "intervals" in of and not name.startswith("all equal") and name not in _SUMS
+    }
+
+
+def _bins_within(evidence: dict[str, Any]) -> str:
+    """How many bins with enough rows and runs, of all rows and of parts, are within 5 points."""
+    tables = [evidence["reliability"], *(of["reliability"] for of in evidence["parts"].values())]
+    large = [
+        one for of in tables for one in of["bins"] if one["rows"] >= 1000 and one["runs"] >= 50
+    ]
+    near = [
+        one
+        for one in large
+        if one["interval"][0] - 0.05 <= one["stated"] <= one["interval"][1] + 0.05
+    ]
+    return f"{len(near)} of {len(large)}"
 
 
 def of_feature_evidence(evidence: dict[str, Any]) -> dict[str, str]:
@@ -364,14 +445,15 @@ def of_feature_evidence(evidence: dict[str, Any]) -> dict[str, str]:
         differ["recorded"]["rows with IMPROVE"],
         differ["recorded"]["rows with IMPROVE"] - differ["recorded"]["truly better"],
     )
-    families = {
-        name: of["intervals"]
-        for name, of in evidence.items()
-        if isinstance(of, dict) and "intervals" in of and name not in ("all equal", "different")
-    }
     parts = {
         name: evidence["parts"][name]
-        for name in ("early, all approved", "late, all approved", "late and missing reports")
+        for name in (
+            "early, all approved",
+            "late, all approved",
+            "late and missing reports",
+            "with a protocol",
+            "without a protocol",
+        )
     }
     return {
         "kinds/runs": f"{equal['runs'] + differ['runs']}",
@@ -382,7 +464,7 @@ def of_feature_evidence(evidence: dict[str, Any]) -> dict[str, str]:
         ),
         "kinds/false": f"{false} of {said}",
         "kinds/reliability": _reliability(evidence["reliability"]["bins"]),
-        "kinds/intervals": _intervals(differ["intervals"], families | parts),
+        "kinds/intervals": _intervals(differ["intervals"], _families(evidence) | parts),
     }
 
 

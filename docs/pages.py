@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 _DOCS = (
     "index",
+    "process",
     "tutorial",
     "few",
     "features",
@@ -30,6 +31,7 @@ _DOCS = (
     "cli",
     "gpu",
     "orders",
+    "switching",
     "reproduction",
 )
 PAGES = ("README.md", "benchmarks/README.md", *(f"docs/{page}.md" for page in _DOCS))

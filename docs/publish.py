@@ -6,10 +6,10 @@
     python docs/publish.py --check       say which pages differ from the files, and change nothing
 
 The other result files are written by docs/frontier.py, docs/orders.py, docs/coarser.py,
-docs/episodes.py, docs/scales.py and docs/sweeps.py, and with --json docs/numbers/NAME.json by
-speed.py, machines.py, gpu.py, few/run.py, linear/run.py, linear/trial.py, ledger.py,
-ledger_faults.py, evidence.py, feature_evidence.py, evaluation.py, own.py and service.py of
-benchmarks/.
+docs/effect.py, docs/episodes.py, docs/scales.py, docs/sweeps.py and docs/switching.py, and with
+--json docs/numbers/NAME.json by speed.py, machines.py, gpu.py, few/run.py, linear/run.py,
+linear/trial.py, ledger.py, ledger_faults.py, evidence.py, feature_evidence.py, evaluation.py,
+own.py and service.py of benchmarks/.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import budgets
 import coarser
+import effect
 import episodes
 import formulas
 import frontier
@@ -26,6 +27,7 @@ import orders
 import reproduction
 import scales
 import sweeps
+import switching
 import trials
 import vectors
 from pages import PAGES, ROOT, fill
@@ -35,7 +37,7 @@ def values() -> dict[str, str]:
     """All that is published, in Markdown, by the name that stands before it on the pages."""
     sources = (
         *(reproduction, frontier, orders, measured, coarser, episodes, scales),
-        *(sweeps, budgets, vectors, trials),
+        *(sweeps, switching, budgets, vectors, trials, effect),
     )
     return {name: value for source in sources for name, value in source.values().items()}
 

@@ -1,6 +1,6 @@
-"""What the page on features says, from docs/numbers/linear.json and linear_dqn.json.
+"""What the page on features says, from docs/numbers/linear*.json.
 
-benchmarks/linear/run.py and dqn.py write these files.
+benchmarks/linear/run.py, dqn.py and protocol.py write these files.
 """
 
 import json
@@ -27,6 +27,7 @@ SEEDS = 16  # where a file does not say
 def values() -> dict[str, str]:
     facts = json.loads((NUMBERS / "linear.json").read_text(encoding="utf-8"))
     regret, speed = {name: facts[name] for name in WORDS}, facts["speed"]
+    begun = json.loads((NUMBERS / "linear_protocol.json").read_text(encoding="utf-8"))
     (rounds,) = {problem["rounds"] for problem in regret.values()}
     return {
         "features/regret": of_regret(regret),
@@ -39,7 +40,34 @@ def values() -> dict[str, str]:
         "features/million": f"{speed['seconds']:.1f}",
         "features/act": f"{speed['act']['median']:.0f}",
         "features/run": facts["run"],
+        "features/paired": str(facts["intercept"]["seeds"]),
+        "features/without-intercept": of_mean(facts["intercept"]["rule 1"]),
+        "features/with-intercept": of_mean(facts["intercept"]["rule 2"]),
+        "features/protocol": of_protocol(begun),
+        "features/protocol-problems": str(len(begun["setting"]["problems"])),
+        "features/protocol-seeds": str(begun["setting"]["seeds"]),
     }
+
+
+def of_mean(found: dict[str, Any]) -> str:
+    return f"{found['regret']:.0f} ± {found['error']:.0f}"
+
+
+def of_protocol(found: dict[str, Any]) -> str:
+    """What is lost from each initial policy, by each rule; the file has free dates first."""
+    rules = {
+        "auto": "`few`",
+        "floor 0.9": "`floor=0.9`",
+        "15 %": "`trial=0.15`",
+        "no trial": "`trial=0`",
+        "all explore": "`trial=None`",
+    }
+    lines = []
+    for kind in ("good", "slightly wrong", "poor"):
+        cells = [found[f"free, {kind}, {rule}"] for rule in rules]
+        lost = [f"{lost:.1f} ({last:.1f})" for lost, _, last, _ in cells]
+        lines.append([kind, f"{cells[0][1]:.1f}", *lost])
+    return table(["initial policy", "it alone", *rules.values()], lines, left=1)
 
 
 def of_regret(regret: dict[str, Any]) -> str:
