@@ -342,6 +342,15 @@ def interruptible():
 _numbers = itertools.count()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def state_folder(tmp_path_factory):
+    """Let servers of ledgers in PostgreSQL keep their notes in a folder of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.delenv("STATE_DIRECTORY", raising=False)
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres():
     """A PostgreSQL of our own, which is stopped at the end.

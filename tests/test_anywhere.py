@@ -68,7 +68,7 @@ def test_without_a_folder_for_compiled_code_one_line_says_so(tmp_path):
     )
     assert answer == "42"
     assert said.count("RuntimeWarning") == 1
-    assert "name one in the environment variable NUMBA_CACHE_DIR" in said
+    assert "name a writable folder in the environment variable NUMBA_CACHE_DIR" in said
 
 
 def test_a_full_disk_costs_the_cache_and_nothing_else(no_space):

@@ -216,7 +216,7 @@ def test_the_optimal_value_is_that_of_the_starts_played():
         ),
         (
             lambda mdp: build("riverswim:states=3,states=4", ls.envs.PROBLEMS, "problem"),
-            "has its option 'states' twice",
+            "has the option 'states' twice",
         ),
     ],
 )
@@ -292,7 +292,7 @@ def test_an_impossible_number_of_episodes_told_is_refused(told, tmp_path):
         facts,
         {"allowed": np.ones((1, 1, 2), dtype=bool), **learner._knowledge.tables._asdict()},
     )
-    with pytest.raises(ValueError, match="no whole learner"):
+    with pytest.raises(ValueError, match="no complete learner"):
         ls.Learner.load(tmp_path / "x.npz")
 
 
@@ -301,7 +301,7 @@ def test_a_header_that_is_no_object_is_refused(header, tmp_path):
     np.savez(tmp_path / "x.npz", lowswitch=np.array(header))
     with pytest.raises(ValueError, match="not a lowswitch file"):
         ls.load(tmp_path / "x.npz")
-    with pytest.raises(ValueError, match="cannot read .* name a file that is readable"):
+    with pytest.raises(ValueError, match="cannot read .* name a readable file"):
         ls.load(tmp_path)
 
 
