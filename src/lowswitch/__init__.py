@@ -5,44 +5,82 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from lowswitch import algorithms, envs, evaluation, features, theory
-from lowswitch.algorithms import parts
-from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.recipes import few
-from lowswitch.envs.mdp import TabularMDP, rescale
-from lowswitch.evaluation import compare_arms, evaluate, vi_lcb
-from lowswitch.features import LinearPolicy
-from lowswitch.forecast import Plan, plan
-from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
-from lowswitch.learner import Learner
-from lowswitch.races import Frontier, frontier
-from lowswitch.runs.results import Runs, load
-from lowswitch.runs.simulate import NothingLearnedWarning, simulate
-from lowswitch.runs.stopping import Stop
-from lowswitch.runs.sweep import Sweep, sweep
-from lowswitch.show.plotting import plot, summary
-from lowswitch.table_learner import BonusWarning
-
 if TYPE_CHECKING:
     import gymnasium
 
-    from lowswitch import bandits, concurrent, exact, ledger
+    from lowswitch import (
+        algorithms,
+        bandits,
+        concurrent,
+        envs,
+        evaluation,
+        exact,
+        features,
+        ledger,
+        theory,
+    )
+    from lowswitch.algorithms import parts
+    from lowswitch.algorithms.algorithm import Algorithm
+    from lowswitch.algorithms.recipes import few
     from lowswitch.envs.gymnasium import EnvironmentRun
+    from lowswitch.envs.mdp import TabularMDP, rescale
+    from lowswitch.evaluation import compare_arms, evaluate, vi_lcb
     from lowswitch.exact import price
     from lowswitch.features import LinearLearner as LinearLearner
+    from lowswitch.features import LinearPolicy
+    from lowswitch.forecast import Plan, plan
+    from lowswitch.history import History, PacPolicy, deployment_gaps, exact_regret
+    from lowswitch.learner import Learner
+    from lowswitch.races import Frontier, frontier
+    from lowswitch.runs.results import Runs, load
+    from lowswitch.runs.simulate import NothingLearnedWarning, simulate
+    from lowswitch.runs.stopping import Stop
+    from lowswitch.runs.sweep import Sweep, sweep
+    from lowswitch.show.plotting import plot, summary
+    from lowswitch.table_learner import BonusWarning
 else:
+    # Everything is imported when it is first used, so that `import lowswitch` costs nothing.
+    _HOMES = {
+        "algorithms.algorithm": ("Algorithm",),
+        "algorithms.recipes": ("few",),
+        "envs.mdp": ("TabularMDP", "rescale"),
+        "evaluation": ("compare_arms", "evaluate", "vi_lcb"),
+        "exact": ("price",),
+        "features": ("LinearPolicy",),
+        "forecast": ("Plan", "plan"),
+        "history": ("History", "PacPolicy", "deployment_gaps", "exact_regret"),
+        "learner": ("Learner",),
+        "races": ("Frontier", "frontier"),
+        "runs.results": ("Runs", "load"),
+        "runs.simulate": ("NothingLearnedWarning", "simulate"),
+        "runs.stopping": ("Stop",),
+        "runs.sweep": ("Sweep", "sweep"),
+        "show.plotting": ("plot", "summary"),
+        "table_learner": ("BonusWarning",),
+    }
+    _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
     def __getattr__(name: str) -> Any:
-        """Packages that are imported when they are first used; recipes and parts by their names."""
-        if name in ("bandits", "concurrent", "exact", "ledger"):
-            return importlib.import_module(f"lowswitch.{name}")
-        if name == "LinearLearner":  # the former name of Learner with features
-            return features.FeatureLearner
-        if name == "price":
-            return importlib.import_module("lowswitch.exact").price
-        for module in (algorithms, parts):
-            if name in module.__all__:
-                return getattr(module, name)
+        """A public name or package on its first use; recipes and parts by their names."""
+        if name in _HOME:
+            found = getattr(importlib.import_module(f"lowswitch.{_HOME[name]}"), name)
+        elif name == "parts":
+            found = importlib.import_module("lowswitch.algorithms.parts")
+        elif name in __all__:
+            found = importlib.import_module(f"lowswitch.{name}")
+        elif name == "LinearLearner":  # the former name of Learner with features
+            found = importlib.import_module("lowswitch.features").FeatureLearner
+        else:
+            found = _recipe_or_part(name)
+        globals()[name] = found
+        return found
+
+    def _recipe_or_part(name: str) -> Any:
+        if not name.startswith("_"):
+            for home in ("algorithms", "algorithms.parts"):
+                module = importlib.import_module(f"lowswitch.{home}")
+                if name in module.__all__:
+                    return getattr(module, name)
         raise AttributeError(f"module 'lowswitch' has no attribute {name!r}")
 
     def __dir__() -> list[str]:
