@@ -34,7 +34,10 @@ _DOCS = (
     "switching",
     "reproduction",
 )
-PAGES = ("README.md", "benchmarks/README.md", *(f"docs/{page}.md" for page in _DOCS))
+PAGES = (
+    *("README.md", "benchmarks/README.md", "paper/paper.md"),
+    *(f"docs/{page}.md" for page in _DOCS),
+)
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
