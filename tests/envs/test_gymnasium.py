@@ -642,6 +642,58 @@ def test_nothing_is_said_where_the_tables_are_not_what_is_paid():
     learn(other, ALGORITHM, horizon=6, episodes=1)
 
 
+class Spoiled(Untabled):
+    """Pays as its list says, episode by episode."""
+
+    def __init__(self, paid):
+        self.paid, self.episode = paid, -1
+
+    def reset(self, *, seed=None, options=None):
+        self.episode += 1
+        return 0, {}
+
+    def step(self, action):
+        return 0, self.paid[self.episode], False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("paid", "says"),
+    [
+        ([0.25] * 20, "nothing was learned: all 20 episodes earned 0.25, .*; give it more episod"),
+        (
+            [1.0] * 20 + [0.5] * 160 + [0.0, 0.5] * 10,
+            r"ended below where it began: the last 20 episodes earned 0.25 on .*, the first 20 1;",
+        ),
+    ],
+)
+def test_a_run_without_tables_is_judged_by_its_returns(paid, says):
+    with pytest.warns(ls.NothingLearnedWarning, match=says) as caught:
+        learn(Spoiled(paid), ALGORITHM, horizon=1, episodes=len(paid))
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.filterwarnings("error::lowswitch.NothingLearnedWarning")
+@pytest.mark.parametrize(
+    "paid",
+    [
+        [0.25] * 19,  # too few
+        [0.0] * 20 + [0.5] * 160 + [0.0, 0.5] * 10,  # it rose
+        [0.0, 1.0] * 90 + [0.0, 0.0, 1.0, 0.0] * 5,  # it may be chance
+    ],
+)
+def test_nothing_is_said_of_returns_that_show_nothing(paid):
+    learn(Spoiled(paid), ALGORITHM, horizon=1, episodes=len(paid))
+
+
+@pytest.mark.filterwarnings("error::lowswitch.NothingLearnedWarning")
+def test_equal_returns_of_a_learner_that_goes_on_may_be_the_best_there_are():
+    paid = [0.0, *([1.0] * 30)]
+    env = Spoiled(paid)
+    learner = learner_for(env, ALGORITHM, horizon=1, episodes=len(paid))
+    learn(env, learner, episodes=1)
+    learn(env, learner, episodes=30)
+
+
 def test_tables_are_of_single_numbers():
     with pytest.raises(ValueError, match="has observations of several parts"):
         from_gymnasium("Blackjack-v1", horizon=4)
@@ -692,6 +744,30 @@ def test_what_an_environment_does_wrong_is_said(env, message):
         learn(env, ALGORITHM, horizon=6, episodes=2)
 
 
+class Fitted:
+    """What `learn` returns, as far as a wrong order of arguments shows."""
+
+    learner = ls.Learner(ALGORITHM, horizon=2, states=17, actions=4, episodes=1)
+
+
+class VecEnv:
+    """Looks like a vector environment of Stable-Baselines3."""
+
+    num_envs = 2
+
+    def step_async(self, actions): ...
+
+    def step(self, actions): ...
+
+
+class Vast(Untabled):
+    observation_space = gymnasium.spaces.MultiDiscrete([100] * 6)
+
+
+class Written(Untabled):
+    observation_space = gymnasium.spaces.Text(5)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -710,6 +786,23 @@ def test_what_an_environment_does_wrong_is_said(env, message):
             "evaluate_policy has no option 'n_eval_episodes'; did you mean 'episodes'",
         ),
         (lambda: learn(lake(), ALGORITHM, horizn=2, episodes=1), "did you mean 'horizon'"),
+        (lambda: learn(Wrong, ALGORITHM, horizon=2, episodes=1), r"a class: make one with Wrong\("),
+        (
+            lambda: envs.gymnasium.evaluate_policy(Fitted(), lake()),
+            "the environment comes first",
+        ),
+        (
+            lambda: learn(VecEnv(), ALGORITHM, horizon=2, episodes=1),
+            "as Stable-Baselines3 has them; make one of Gymnasium with gymnasium.make_vec",
+        ),
+        (
+            lambda: learn(Vast(), ALGORITHM, horizon=2, episodes=1),
+            r"tables of 1,000,000,000,000 observations and \d actions .* wrap the environment",
+        ),
+        (
+            lambda: learn(Written(), ALGORITHM, horizon=2, episodes=1),
+            r"not Text\(.*; wrap the environment in one that numbers its observations$",
+        ),
     ],
 )
 def test_what_a_call_has_wrong_is_said(call, message):

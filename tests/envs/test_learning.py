@@ -253,6 +253,26 @@ def test_a_csv_has_all_parts_of_a_run_and_a_new_run_begins_anew(tmp_path):
     assert len(path.read_text().splitlines()) == 3
 
 
+def test_a_csv_has_no_episode_twice_after_a_crash(tmp_path):
+    path, saved, episodes = tmp_path / "log.csv", tmp_path / "learner.npz", 9
+
+    def crash(end):
+        if end.episode == 6:
+            raise RuntimeError
+
+    whole = learn(lake(), ALGORITHM, horizon=H, episodes=episodes, reseed=True)
+    callbacks = [CsvLogger(path), Checkpoint(saved, every=4), crash]
+    with pytest.raises(RuntimeError):
+        learn(lake(), ALGORITHM, horizon=H, episodes=episodes, reseed=True, callbacks=callbacks)
+    path.write_text(path.read_text() + "7,0.")  # and a line that was cut off
+    learner = ls.Learner.load(saved)
+    assert learner.told == 4
+    learn(lake(), learner, episodes=5, reseed=True, callbacks=CsvLogger(path))
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    assert [int(row["episode"]) for row in rows] == list(range(episodes))
+    assert [float(row["return"]) for row in rows] == whole.returns.tolist()
+
+
 def test_tensorboard_reads_what_was_logged(tmp_path):
     pytest.importorskip("tensorboardX")
     from tensorboardX.proto import event_pb2

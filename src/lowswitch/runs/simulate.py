@@ -146,10 +146,7 @@ def warn_if_poor(
     slack = _SAME_VALUE * abs(best)
     if not last < best - slack:  # NaN if nobody knows
         return
-    help_ = (
-        f"an optimal one {best:.4g}; give it more episodes{_more(algorithm)} or take another"
-        f" algorithm ({algorithm})"
-    )
+    help_ = f"an optimal one {best:.4g}; {what_may_help(algorithm)}"
     if last <= first:
         said = f"nothing was learned: {who} earns {last:.4g} an episode, the first one {first:.4g}"
     else:
@@ -163,11 +160,12 @@ def warn_if_poor(
     warnings.warn(f"{said}, {help_}", NothingLearnedWarning, stacklevel=stacklevel)
 
 
-def _more(algorithm: Algorithm) -> str:
-    """What else this algorithm could be given, in words."""
+def what_may_help(algorithm: Algorithm) -> str:
+    """What to do about a run of this algorithm that learned too little, in words."""
     limited = isinstance(algorithm.schedule, Budget | Calendar | Late)
     scaled = any(hasattr(algorithm.bonus, name) for name in ("c", "c1"))
-    return ", more deployments" * limited + ", a smaller c" * scaled + "," * (limited or scaled)
+    more = ", more deployments" * limited + ", a smaller c" * scaled + "," * (limited or scaled)
+    return f"give it more episodes{more} or take another algorithm ({algorithm})"
 
 
 def _warn_if_beyond_bound(results: Runs) -> None:

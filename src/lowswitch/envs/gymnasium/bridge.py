@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
-from lowswitch.checks import checked_mask, require_count
+from lowswitch.checks import checked_mask, require_count, require_memory
 from lowswitch.envs.gymnasium.factory import environment
 from lowswitch.envs.gymnasium.playing import require_limit, require_single
 from lowswitch.envs.gymnasium.spaces import gymnasium, spaces_of
@@ -83,8 +83,9 @@ def checked_horizon(env: gymnasium.Env[Any, Any], horizon: int | None, limited: 
     longest = "the environment has no limit of its own" if limit is None else limited.format(limit)
     raise ValueError(
         f"horizon is missing: say how many steps an episode has, as in horizon={limit or 20};"
-        f" {longest}. Take the least number of steps in which the task can be done, because every"
-        " step has rows of its own to be learned"
+        f" {longest}. Take at least as many steps as the task needs. With more of them few"
+        " explores better where a goal is hard to find; algorithms that do not pool steps have more"
+        " to learn"
     )
 
 
@@ -253,6 +254,12 @@ class Sizes(NamedTuple):
 def sizes_of(spaces: Spaces, horizon: int) -> Sizes:
     """The states and actions of an environment that is played for so many steps."""
     S, A = spaces.observations.size, spaces.actions.size
+    what = f"tables of {S:,} observations and {A:,} actions for {horizon:,} steps"
+    way_out = (
+        "wrap the environment in one with fewer of them, or see observations that are vectors by"
+        " features="
+    )
+    require_memory(horizon * (S + 1) * (A + 24), what, way_out)
     return Sizes(S + 1, A, checked_mask(_allowed(S, A), horizon, S + 1, A))
 
 

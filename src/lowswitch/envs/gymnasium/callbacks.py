@@ -129,7 +129,8 @@ _HEADER = ("episode", "return", "length", "deployments", "local_switches")  # of
 class CsvLogger(Callback):
     """Writes a line for each episode: its number, return and length, and the switches so far.
 
-    A learner that goes on is written behind the lines that are there; a new one begins anew.
+    A new learner starts the file anew. A learner that goes on continues it: lines of episodes that
+    it has not been told, written after its last checkpoint, are removed, as they are played again.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -139,19 +140,30 @@ class CsvLogger(Callback):
     _file: Any
 
     def on_start(self, learner: Learner) -> None:
-        goes_on = learner.told > 0 and self._has_lines()
-        self._file = open(self.path, "a" if goes_on else "w", newline="", encoding="utf-8")  # noqa: SIM115
+        kept = self._kept(learner.told)
+        self._file = open(self.path, "a", newline="", encoding="utf-8")  # noqa: SIM115
+        self._file.truncate(kept)
         self._writer = csv.writer(self._file, lineterminator="\n")
-        if not goes_on:
+        if not kept:
             self._writer.writerow(_HEADER)
 
-    def _has_lines(self) -> bool:
-        """Whether an earlier part of a run wrote to this file."""
+    def _kept(self, told: int) -> int:
+        """How many bytes of the file earlier parts of this run wrote, up to episode `told`."""
         path = Path(self.path)
-        if not path.exists():
-            return False
-        with path.open(newline="", encoding="utf-8") as file:
-            return file.readline().strip() == ",".join(_HEADER)
+        if not told or not path.exists():
+            return 0
+        with path.open("rb") as file:
+            header = file.readline()
+            if header.strip() != ",".join(_HEADER).encode():
+                return 0
+            kept = len(header)
+            for line in file:
+                number = line.partition(b",")[0]
+                whole = line.endswith(b"\n") and number.isdigit()
+                if not whole or int(number) >= told:
+                    break
+                kept += len(line)
+        return kept
 
     def on_episode(self, end: EpisodeEnd) -> None:
         self._writer.writerow([end.episode, *end.numbers().values()])

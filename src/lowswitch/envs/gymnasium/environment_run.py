@@ -126,11 +126,17 @@ class EnvironmentRun:
         """The numbers of its episodes."""
         return np.arange(self.first, self.first + len(self.returns))
 
+    @property
+    def tenths(self) -> tuple[np.ndarray, np.ndarray]:
+        """The returns of the first and of the last tenth of the episodes, at least one each."""
+        size = max(1, len(self.returns) // 10)
+        return self.returns[:size], self.returns[-size:]
+
     def summary(self, columns: Sequence[str] | None = None) -> Table:
         """A table with one line: what was earned in the first and the last tenth of the episodes,
         how many episodes the horizon ended, and what that cost.
         """
-        learner, tenth = self.learner, max(1, len(self.returns) // 10)
+        learner, (first, last) = self.learner, self.tenths
         size = f"{_size(learner)}, A = {learner.actions}, H = {learner.horizon}"
         heading = (
             f"{self.problem}: {size}; mean return per episode, ± is a 95 % interval over the"
@@ -139,8 +145,8 @@ class EnvironmentRun:
         cells = {
             "algorithm": learner.algorithm.label,
             "episodes": f"{len(self.returns):,}",
-            "first tenth": report.mean_and_interval(self.returns[:tenth]),
-            "last tenth": report.mean_and_interval(self.returns[-tenth:]),
+            "first tenth": report.mean_and_interval(first),
+            "last tenth": report.mean_and_interval(last),
             "cut by the horizon": "-" if self.cut is None else f"{self.cut.mean():.0%}",
             "local switches": f"{self.history.local_switches:,}",
             "deployments": f"{self.history.deployments:,}",

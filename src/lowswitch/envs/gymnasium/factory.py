@@ -44,12 +44,27 @@ def environment(
             f"{', '.join(options)} would be given to gymnasium.make, but {env} is made already;"
             " pass its name instead"
         )
-    if not hasattr(env, "step"):
-        first = "; the environment comes first" if isinstance(env, Algorithm | Learner) else ""
-        raise ValueError(
-            f"env must be a Gymnasium environment or its name, not {shown(env)}{first}"
-        )
+    _require_environment(env)
     return env
+
+
+def _require_environment(env: Any) -> None:
+    """Refuse what is no environment of Gymnasium, and say what it is."""
+    if isinstance(env, type) or not hasattr(env, "step"):
+        way_out = ""
+        if isinstance(env, type):
+            way_out = f"; that is a class: make one with {env.__name__}()"
+        elif isinstance(getattr(env, "learner", env), Algorithm | Learner):
+            way_out = "; the environment comes first"
+        raise ValueError(
+            f"env must be a Gymnasium environment or its name, not {shown(env)}{way_out}"
+        )
+    if hasattr(env, "step_async") and not isinstance(env, gymnasium.vector.VectorEnv):
+        raise ValueError(
+            f"{type(env).__name__} is a vector environment as Stable-Baselines3 has them; make one"
+            " of Gymnasium with gymnasium.make_vec(name, num_envs=...), or pass a single"
+            " environment"
+        )
 
 
 def _require_meant_for_env(options: Mapping[str, Any], caller: Callable[..., Any]) -> None:

@@ -36,11 +36,13 @@ from lowswitch.envs.mdp import Scale, TabularMDP
 from lowswitch.learner import Learner
 from lowswitch.policy.spaces import Numbering, Spaces
 from lowswitch.runs.results import origin
-from lowswitch.runs.simulate import NothingLearnedWarning, warn_if_poor
+from lowswitch.runs.simulate import NothingLearnedWarning, warn_if_poor, what_may_help
 from lowswitch.show.progress import Progress
 from lowswitch.table_learner import TableLearner, warn_if_drowned
 
 _REDRAW_SECONDS = 0.1
+_FEWEST = 20  # returns that are judged; fewer are too noisy
+_CLEARLY = 4.0  # standard errors between the first and the last tenth
 _UNIT = Scale()  # the range of rewards that tables have by default
 
 
@@ -103,7 +105,7 @@ def learn(
         called.on_start(learner)
         name = env_name(named, options)
         run = _play(env, learner, episodes, player, called, progress, name)
-        _warn(tables, learner)
+        _warn(tables, run)
         called.on_end(run)
     finally:
         called.close()
@@ -326,15 +328,43 @@ def _tables(env: Any, learner: Any) -> TabularMDP | None:
     return mdp
 
 
-def _warn(mdp: TabularMDP | None, learner: Any) -> None:
-    """Say what a run shows that learned little."""
-    level = _inside() + 2
+def _warn(mdp: TabularMDP | None, run: EnvironmentRun) -> None:
+    """Say that a run learned little, by the tables or, where there are none, by its returns."""
+    learner, level = run.learner, _inside() + 2
     if isinstance(learner, TableLearner):
         warn_if_drowned(learner.drowned_share, learner.algorithm, stacklevel=level)
-    if mdp is not None:
+    if mdp is None:
+        if seen := _seen_in_returns(run):
+            help_ = what_may_help(learner.algorithm)
+            warnings.warn(f"{seen}; {help_}", NothingLearnedWarning, stacklevel=level - 1)
+    else:
         first, last = learner.first_mixture, mdp.evaluate(learner.mixture)
         began = -np.inf if first is None else mdp.evaluate(first)
         warn_if_poor("the last policy", began, last, mdp, learner.algorithm, stacklevel=level)
+
+
+def _seen_in_returns(run: EnvironmentRun) -> str:
+    """What the returns alone say against a run, in words: that all are equal, or that it ended
+    clearly below where it began. Empty if neither is the case.
+
+    A learner that goes on may have finished learning, so equal returns say something only about a
+    run from the beginning.
+    """
+    returns = run.returns
+    if run.first == 0 and len(returns) >= _FEWEST and (returns == returns[0]).all():
+        return (
+            f"nothing was learned: all {len(returns):,} episodes earned {returns[0]:.4g}, so they"
+            " do not show which actions are better"
+        )
+    first, last = run.tenths
+    size, lost = len(first), float(first.mean() - last.mean())
+    error = np.sqrt((first.var() + last.var()) / size)
+    if size < _FEWEST or lost <= 0 or lost < _CLEARLY * error:
+        return ""
+    return (
+        f"the run ended below where it began: the last {size:,} episodes earned"
+        f" {last.mean():.4g} on average, the first {size:,} {first.mean():.4g}"
+    )
 
 
 def _inside() -> int:

@@ -125,9 +125,9 @@ def _refusal(space: Any, what: str) -> str:
         f" {space}"
     )
     wrap = f"wrap the environment in one that numbers its {what}"
-    if what == "actions":
+    if what == "actions" or not isinstance(space, spaces.Box):
         return f"{refused}; {wrap}"
-    if isinstance(space, spaces.Box) and space.is_bounded():
+    if space.is_bounded():
         wrap += ", as gymnasium.wrappers.DiscretizeObservation(env, bins=10) does"
     return (
         f"{refused}; give learn features=ls.features.standardised(examples) to see them as vectors,"
