@@ -561,7 +561,7 @@ def test_a_missing_horizon_is_asked_for_by_name():
         ValueError, match="env must be a Gymnasium environment or its name, not True"
     ):
         from_gymnasium(True)
-    with pytest.raises(ValueError, match=r"horizon=20; the environment has no limit of its own"):
+    with pytest.raises(ValueError, match=r"horizon=20; the environment has no TimeLimit"):
         from_gymnasium("CliffWalking-v1")
 
 
@@ -796,6 +796,15 @@ class Written(Untabled):
             "as Stable-Baselines3 has them; make one of Gymnasium with gymnasium.make_vec",
         ),
         (
+            lambda: learn(
+                "lowswitch.envs.gymnasium:lowswitch/Riverswim-v0",
+                ALGORITHM,
+                horizon=30,
+                episodes=1,
+            ),
+            "after 20 steps, before the horizon 30; .*, or let it go on for longer",
+        ),
+        (
             lambda: learn(Vast(), ALGORITHM, horizon=2, episodes=1),
             r"tables of 1,000,000,000,000 observations and \d actions .* wrap the environment",
         ),
@@ -824,7 +833,7 @@ def test_an_environment_need_not_derive_from_gymnasiums():
     assert run.problem == "Plain"
     with pytest.raises(ValueError, match=r"paid 2 at step 0, .* at least reward_range=\(0, 2\)"):
         learn(Plain(), ls.rmax(known=1), horizon=2, episodes=9)
-    with pytest.raises(ValueError, match="horizon is missing: .* has no limit of its own"):
+    with pytest.raises(ValueError, match="horizon is missing: .* has no TimeLimit"):
         learn(Plain(), ALGORITHM, episodes=3)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import struct
 import sys
+import time
 import types
 
 import gymnasium
+import numba
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -621,6 +623,22 @@ def test_a_run_is_a_frame_a_table_and_a_file(played, tmp_path):
     np.testing.assert_array_equal(found.history.changes, history.changes)
     with pytest.raises(ValueError, match=r"read it with lowswitch.envs.gymnasium.EnvironmentRun"):
         ls.load(tmp_path / "run.npz")
+
+
+def test_the_seconds_of_a_run_are_without_compiling():
+    class Compiles(Callback):
+        def on_start(self, learner):
+            self.begun = time.perf_counter()
+
+        def on_episode(self, end):
+            if end.episode == 0:
+                begun = time.perf_counter()
+                numba.njit(lambda x: x + 1)(1.0)
+                self.compiled = time.perf_counter() - begun
+
+    callback = Compiles()
+    run = learn(lake(), ALGORITHM, horizon=H, episodes=3, callbacks=callback)
+    assert run.seconds < time.perf_counter() - callback.begun - callback.compiled / 2
 
 
 def test_a_mixture_that_began_as_one_counts_as_its_learner_does(tmp_path):

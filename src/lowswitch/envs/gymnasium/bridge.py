@@ -15,7 +15,7 @@ import numpy as np
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.checks import checked_mask, require_count, require_memory
 from lowswitch.envs.gymnasium.factory import environment
-from lowswitch.envs.gymnasium.playing import require_limit, require_single
+from lowswitch.envs.gymnasium.playing import require_limit, require_single, time_limit
 from lowswitch.envs.gymnasium.spaces import gymnasium, spaces_of
 from lowswitch.envs.mdp import Scale, TabularMDP, rescale
 from lowswitch.feature_learner import FeatureLearner
@@ -78,9 +78,8 @@ def checked_horizon(env: gymnasium.Env[Any, Any], horizon: int | None, limited: 
     """The horizon, or an error that says how to choose it; `limited` is said of a TimeLimit."""
     if horizon is not None:
         return require_count("horizon", horizon)
-    spec = getattr(env, "spec", None)
-    limit = None if spec is None else spec.max_episode_steps
-    longest = "the environment has no limit of its own" if limit is None else limited.format(limit)
+    limit = time_limit(env)
+    longest = "the environment has no TimeLimit" if limit is None else limited.format(limit)
     raise ValueError(
         f"horizon is missing: say how many steps an episode has, as in horizon={limit or 20};"
         f" {longest}. Take at least as many steps as the task needs. With more of them few"

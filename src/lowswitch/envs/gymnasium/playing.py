@@ -103,15 +103,21 @@ def _paid(reward: Any, step: int) -> float:
 
 def way_out(env: Any, limit: int, horizon: int) -> str:
     """What to do if an environment ends an episode before the horizon."""
-    made = getattr(env, "spec", None) is not None
-    longer = f"make it with max_episode_steps={horizon}" if made else "let it go on for longer"
+    timed = time_limit(env) is not None
+    longer = f"make it with max_episode_steps={horizon}" if timed else "let it go on for longer"
     return f"before the horizon {horizon}; ask for horizon={limit} or less, or {longer}"
+
+
+def time_limit(env: Any) -> int | None:
+    """The steps of the TimeLimit that an environment was made with; None if it has none."""
+    spec = getattr(env, "spec", None)
+    limit: int | None = None if spec is None else spec.max_episode_steps
+    return limit
 
 
 def require_limit(env: Any, horizon: int) -> None:
     """Refuse a horizon beyond the TimeLimit of an environment."""
-    spec = getattr(env, "spec", None)
-    limit = None if spec is None else spec.max_episode_steps
+    limit = time_limit(env)
     if limit is not None and limit < horizon:
         raise ValueError(
             f"the environment truncates after {limit} steps, {way_out(env, limit, horizon)}"
