@@ -138,7 +138,7 @@ def test_save_and_load_a_pac_policy(tmp_path):
     loaded = ls.PacPolicy.load(tmp_path / "mixture.npz")
     assert loaded.evaluate(mdp) == mixture.evaluate(mdp)
     assert repr(loaded) == repr(mixture)
-    with pytest.raises(ValueError, match="holds a 'pac policy', not a 'runs'"):
+    with pytest.raises(ValueError, match="is of the kind 'pac policy', not 'runs'"):
         ls.load(tmp_path / "mixture.npz")
 
 

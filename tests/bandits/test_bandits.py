@@ -343,7 +343,7 @@ def test_other_files_are_no_bandit_runs(tmp_path):
     ls.Learner(ls.ucb_hoeffding(), horizon=1, states=1, actions=2, episodes=3).save(
         tmp_path / "learner.npz"
     )
-    with pytest.raises(ValueError, match="holds a 'learner', not a 'bandit runs'"):
+    with pytest.raises(ValueError, match="is of the kind 'learner', not 'bandit runs'"):
         bandits.load(tmp_path / "learner.npz")
 
 

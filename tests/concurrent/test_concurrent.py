@@ -90,7 +90,7 @@ def test_a_result_is_saved_whole(tmp_path):
     same_rounds(back, run)
     assert back.to_dict() == run.to_dict()
     (tmp_path / "other.npz").write_bytes((tmp_path / "run.npz").read_bytes())
-    with pytest.raises(ValueError, match="holds a 'concurrent run'"):
+    with pytest.raises(ValueError, match="is of the kind 'concurrent run'"):
         ls.load(tmp_path / "other.npz")
 
 

@@ -56,7 +56,7 @@ def test_a_foreign_npz_is_refused(tmp_path):
 
 def test_a_file_of_another_kind_is_refused(learner, tmp_path):
     learner.save(tmp_path / "learner.npz")
-    message = r"holds a 'learner', not a 'runs'; read it with lowswitch\.Learner\.load"
+    message = r"is of the kind 'learner', not 'runs'; read it with lowswitch\.Learner\.load"
     with pytest.raises(ValueError, match=message):
         ls.load(tmp_path / "learner.npz")
 

@@ -153,7 +153,7 @@ def from_bytes(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
         )
     if found != kind:
         reader = KINDS.get(found, FileKind("the program that saved it")).reader
-        raise RefusedFileError(f"holds a {found!r}, not a {kind!r}; read it with {reader}")
+        raise RefusedFileError(f"is of the kind {found!r}, not {kind!r}; read it with {reader}")
     if version == FORMAT:
         _require_digest(header, tables, packed)
     elif header.keys() & {"sha256", "arrays", "library", "semantics"}:
