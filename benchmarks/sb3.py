@@ -6,8 +6,10 @@ It needs the extra `sb3` and takes some minutes. A deployment is counted in the 
 an episode after which the action changed in some state. DQN has no rows by step, so its table has
 one action for each state, and the actions that it draws at random to explore do not count. Its
 settings are written below; they were not tuned to the tasks, and neither was `few`. The script of
-the page has other settings and fewer steps, so it has a row of its own. The value of the last
-policy is exact, from the tables of the tasks. Results in FILE are not computed again.
+the page has other settings and fewer steps, so it has a row of its own. Another row is DQN with a
+budget: it trains only after each tenth of a run, so its policy changes at most ten times. The value
+of the last policy is exact, from the tables of the tasks. What an episode earned on average is what
+was played, random actions included. Results in FILE are not computed again.
 """
 
 import time
@@ -38,6 +40,13 @@ SETTINGS: dict[str, Any] = {
 # the script of docs/sb3.md, on this task: everything else as Stable-Baselines3 has it
 SCRIPT: dict[str, Any] = {"learning_starts": 200, "exploration_fraction": 0.3}
 SCRIPT_STEPS, SCRIPT_TASK = 4_000, "FrozenLake"
+# DQN that trains after each tenth of a run, and explores less and less all the time
+BLOCKS = 10
+BLOCKED: dict[str, Any] = {
+    "exploration_fraction": 1.0,
+    "exploration_final_eps": 0.1,
+    "gradient_steps": 1_500,
+}
 
 
 class Task(NamedTuple):
@@ -69,12 +78,13 @@ class Counted(BaseCallback):
 
     def __init__(self, task: Task) -> None:
         super().__init__()
-        self.task, self.played, self.deployments = task, 0, 0
+        self.task, self.played, self.deployments, self.earned = task, 0, 0, 0.0
         self.table: np.ndarray | None = None
 
     def _on_step(self) -> bool:
         if self.locals["dones"][0]:
             self.played += 1
+            self.earned += self.locals["infos"][0]["episode"]["r"]
             table = greedy(self.model, self.task.states)
             self.deployments += self.table is not None and not np.array_equal(table, self.table)
             self.table = table
@@ -101,6 +111,7 @@ def play_dqn(
         "deployments": int(counted.deployments),
         "updates": int(model._n_updates),
         "last": float(value),
+        "earned": counted.earned / counted.played,
         "seconds": time.process_time() - begin,
     }
 
@@ -121,6 +132,7 @@ def play_ours(task: Task, algorithm: ls.Algorithm, seed: int) -> dict[str, float
         "deployments": played.learner.deployments,
         "updates": 0,
         "last": float(task.mdp.evaluate(policies)),
+        "earned": float(played.returns.mean()),
         "seconds": time.process_time() - begin,
     }
 
@@ -130,10 +142,14 @@ def main() -> None:
     results = bench.Results(options.json)
     torch.set_num_threads(1)
     results.keep("settings", SETTINGS)
+    results.keep("blocks", BLOCKED)
     for task in tasks():
         longer = task._replace(episodes=MORE * task.episodes)
         learners = {f"`{one}`": partial(play_ours, task, one) for one in LEARNERS}
         learners["DQN"] = partial(play_dqn, task)
+        after = {"train_freq": (task.episodes // BLOCKS, "episode")}
+        rarely = partial(play_dqn, settings=SETTINGS | BLOCKED | after)
+        learners["DQN, trained after each tenth of the run"] = partial(rarely, task)
         if task.name in LONGER:
             learners[f"DQN, {MORE} times as many episodes"] = partial(play_dqn, longer)
         if task.name == SCRIPT_TASK:

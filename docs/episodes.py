@@ -29,6 +29,8 @@ RIDES = [
 WALKS = [(FEW, 1_000), (FEW, 10_000), (CERTAIN, 300)]
 HANDS = [(FEW, 5_000), (OFTEN, 5_000), (FEW, 50_000), (OFTEN, 50_000)]
 HAND_SEEDS = 2
+LARGE_LAKE = "FrozenLake-v1:map_name=8x8,is_slippery=false"  # 14 steps from start to goal
+HORIZONS, CROSSINGS, LAKE_SEEDS = (14, 20, 50, 100), 2_000, 16
 
 
 def main() -> None:
@@ -36,6 +38,7 @@ def main() -> None:
         "taxi": by_tables("Taxi-v4", RIDES),
         "cliff": by_tables("CliffWalking-v1", WALKS),
         "blackjack": [hands(*each) for each in HANDS],
+        "horizons": [crossings(horizon) for horizon in HORIZONS],
     }
     TARGET.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
 
@@ -78,6 +81,23 @@ def hands(algorithm: ls.Algorithm, episodes: int) -> dict[str, Any]:
     return row
 
 
+def crossings(horizon: int) -> dict[str, Any]:
+    """How often the last policy crosses the large lake if an episode has so many steps."""
+    mdp = ls.from_gymnasium(LARGE_LAKE, horizon=horizon)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runs = ls.simulate(mdp, FEW, episodes=CROSSINGS, seeds=LAKE_SEEDS)
+    lost = float(runs.regret.mean()) / CROSSINGS
+    row = {
+        "horizon": horizon,
+        "episodes": CROSSINGS,
+        "last": runs.last_value.tolist(),
+        "lost": lost,
+    }
+    print(LARGE_LAKE, row, flush=True)
+    return row
+
+
 def values() -> dict[str, str]:
     measured = json.loads(TARGET.read_text(encoding="utf-8"))
     taxi, cliff = measured["taxi"], measured["cliff"]
@@ -98,7 +118,22 @@ def values() -> dict[str, str]:
         "episodes/cliff": _valued(cliff),
         "episodes/cliff-best": f"{cliff['optimal']:+.0f}",
         "episodes/blackjack": table(header, played, left=1),
+        "episodes/horizons": _crossed(measured["horizons"]),
     }
+
+
+def _crossed(measured: list[dict[str, Any]]) -> str:
+    """The table of horizons on the large lake."""
+    rows = [
+        (
+            str(run["horizon"]),
+            f"{run['last'].count(1.0)} of {len(run['last'])}",
+            f"{run['lost']:.0%}",
+        )
+        for run in measured
+    ]
+    header = ("`horizon`", "seeds that reach the goal", "episodes lost over the run")
+    return table(header, rows, left=1)
 
 
 def _valued(measured: dict[str, Any]) -> str:

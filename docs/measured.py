@@ -42,20 +42,26 @@ def load(name: str) -> dict[str, Any]:
 
 def of_sb3(found: dict[str, Any]) -> dict[str, str]:
     """How often DQN of Stable-Baselines3 and `few` change their policies on the same tasks."""
-    rows, tasks = [], [task.partition(": ")[0] for task in found if task != "settings"]
+    settings, blocks = (
+        ", ".join(f"`{key}={value}`" for key, value in found[name].items())
+        for name in ("settings", "blocks")
+    )
+    played = [key for key in found if key not in ("settings", "blocks")]
+    rows, tasks = [], [key.partition(": ")[0] for key in played]
     # a row that was measured later stands with its task
-    for key in sorted(found.keys() - {"settings"}, key=lambda key: _place(found, tasks, key)):
+    for key in sorted(played, key=lambda key: _place(found, tasks, key)):
         task, _, learner = key.partition(": ")
         runs = found[key]["runs"]
         numbers = {name: [run[name] for run in runs] for name in runs[0]}
         value = f"{span(numbers['last'], '.2f')} of {found[key]['optimal']:.2f}"
-        played, counts = (span(numbers[name], ",.0f") for name in ("episodes", "deployments"))
-        rows.append((task, learner, played, counts, value))
-    header = ("task", "learner", "episodes", "deployments", "value of the last policy")
+        episodes, counts = (span(numbers[name], ",.0f") for name in ("episodes", "deployments"))
+        rows.append((task, learner, episodes, counts, span(numbers["earned"], ".2f"), value))
+    header = ("task", "learner", "episodes", "deployments", "earned", "value of the last policy")
     return {
         "sb3/table": table(header, rows, left=2),
         "sb3/seeds": str(len(runs)),
-        "sb3/settings": ", ".join(f"`{key}={value}`" for key, value in found["settings"].items()),
+        "sb3/settings": settings,
+        "sb3/blocks": blocks,
     }
 
 
