@@ -43,7 +43,7 @@ _AS_GOOD = 0.05  # relative: a policy so near the optimum leaves little to learn
 
 
 class NothingLearnedWarning(UserWarning):
-    """The last policy of most runs is little better than one that learned nothing."""
+    """A run learned little, by the exact values of its policies or, without tables, its returns."""
 
 
 def simulate(
