@@ -3,7 +3,8 @@
 Each is the export of a run, with the SHA-256 of what its learner knew. `python
 tests/ledger/test_ledger_formats.py` writes one of the present format, to be done once for each
 release that changes it. That of a planner holds the snapshot of a learner as well, as an earlier
-version wrote it. Format 3 was for runs with features alone. The pooled one was recorded before the first successor was a trigger.
+version wrote it. Format 3 was for runs with features alone. The pooled one was recorded before the
+first successor was a trigger.
 """
 
 import hashlib
