@@ -202,13 +202,32 @@ def test_every_command_has_a_section(capsys):
 
 
 def test_every_option_is_on_the_page(capsys):
-    for command in ("run", "compare", "plot", "concurrent", "demo", "reproduce"):
+    for command in ("run", "compare", "plot", "concurrent", "serve", "demo", "reproduce"):
         with pytest.raises(SystemExit):
             commands.main([command, "--help"])
         options = set(re.findall(r"(?<!\w)--[a-z-]+", capsys.readouterr().out)) - {"--help"}
         assert len(options) >= 3
         for option in options:
             assert f"| `{option}" in page("docs/cli.md")
+
+
+@pytest.mark.parametrize("command", ["ledger", "token"])
+def test_every_command_below_another_is_in_its_table_with_its_options(command):
+    section = page("docs/cli.md").partition(f"## `lowswitch {command}` ")[2].partition("\n## ")[0]
+    rows = {
+        name: line
+        for line in section.splitlines()
+        if line.startswith("| `")
+        for name in re.findall(r"`(\w+)[^`]*`", line.split("|")[1])
+    }
+    everywhere = section.partition("| command |")[0] + section.rpartition("|\n")[2]
+    below = commands.COMMANDS[command].below
+    assert set(rows) == set(below)
+    for name, one in below.items():
+        options = {given.name for given in one.arguments if given.name.startswith("--")}
+        like = [rows[other] for other in re.findall(r"the options of `(\w+)`", rows[name])]
+        said = set(re.findall(r"--[a-z-]+", "".join([rows[name], *like, everywhere])))
+        assert options <= said, (name, options - said)
 
 
 def test_every_number_of_a_concurrent_run_is_on_the_page(capsys):

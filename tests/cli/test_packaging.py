@@ -76,6 +76,24 @@ def test_a_timer_starts_a_job_whose_failure_is_heard_of(name):
         assert str(options.out).startswith(folder)
 
 
+def test_the_server_checks_itself_also_if_the_nightly_check_finds_damage():
+    """After a failure systemd runs ExecStopPost, but not ExecStartPost."""
+    job = unit("lowswitch-verify.service")
+    assert "ExecStartPost" not in job
+    assert job["ExecStopPost"][0].endswith("/api/verify")
+
+
+def test_the_page_makes_every_folder_that_a_unit_writes_to():
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    made = " ".join(re.findall(r"^install -d -o lowswitch (.*)$", page, re.M)).split()
+    for name in ("backup", "anchor"):
+        assert set(unit(f"lowswitch-{name}.service")["ReadWritePaths"]) <= set(made)
+
+
+def test_others_may_read_the_anchors():
+    assert unit("lowswitch-anchor.service")["UMask"] == ["0022"]
+
+
 def test_a_backup_needs_its_disk():
     job = unit("lowswitch-backup.service")
     (folder,) = job["RequiresMountsFor"]

@@ -1,8 +1,10 @@
 """The commands of the service, and what the ledger gives to its console."""
 
 import asyncio
+import contextlib
 import itertools
 import json
+import os
 import re
 import shlex
 import socket
@@ -48,6 +50,58 @@ def test_tokens_by_the_command_line(tmp_path, capsys):
     assert states == {identity: "revoked", token.split(".")[0]: "works"}
     code, _, error = run(capsys, "token", "revoke", address, "nobody", "--by", "me")
     assert (code, "there is no token 'nobody'" in error) == (2, True)
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["this format", "before tokens"])
+def test_listing_tokens_changes_no_byte_of_a_kept_copy(tmp_path, capsys, old):
+    ledger = made(tmp_path / "run.db")
+    run(capsys, "token", "create", tmp_path / "run.db", "--role", "site", "--name", "north")
+    if old:
+        for drop in ("TABLE access_events", "TABLE token_uses", "INDEX tickets_open_by_site"):
+            ledger.store.execute(f"DROP {drop}")
+        ledger.store.execute("PRAGMA user_version = 2")
+    ledger.backup(tmp_path / "copy.db")
+    before, files = (tmp_path / "copy.db").read_bytes(), sorted(tmp_path.iterdir())
+    code, listed, _ = run(capsys, "token", "list", tmp_path / "copy.db")
+    assert (code, "north" in listed) == (0, not old)
+    assert ((tmp_path / "copy.db").read_bytes(), sorted(tmp_path.iterdir())) == (before, files)
+    ledger.close()
+
+
+@contextlib.contextmanager
+def closed_to_this_user(folder):
+    """Only its owner may enter the folder, and that is somebody else."""
+    if os.geteuid():
+        folder.chmod(0)
+    else:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if os.geteuid() == 65534:
+            os.seteuid(0)
+        folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("command", [("ledger", "verify"), ("token", "list")], ids="_".join)
+def test_a_ledger_in_a_closed_folder_is_named(tmp_path, capsys, command):
+    folder = tmp_path / "damaged"
+    folder.mkdir(mode=0o700)
+    made(folder / "run.db").close()
+    assert run(capsys, *command, folder / "run.db")[0] == 0
+    with closed_to_this_user(folder):
+        code, _, error = run(capsys, *command, folder / "run.db")
+    assert (code, "run.db" in error, "output" in error) == (4, True, False), error
+    assert "no permission to read" in error
+
+
+def test_a_file_that_cannot_be_used_is_not_taken_for_the_output(capsys, monkeypatch):
+    def fail(_):
+        raise PermissionError(13, "Permission denied", "plan.json")
+
+    failing = commands.COMMANDS["envs"]._replace(run=fail)
+    monkeypatch.setitem(commands.COMMANDS, "envs", failing)
+    assert run(capsys, "envs") == (2, "", "lowswitch: cannot use 'plan.json': Permission denied\n")
 
 
 @pytest.mark.parametrize(

@@ -572,7 +572,7 @@ def test_what_is_no_ledger_is_refused(tmp_path):
 def test_without_permission_nothing_is_opened_or_made(tmp_path):
     made(tmp_path / "run.db").close()
     (tmp_path / "run.db").chmod(0o400)
-    with pytest.raises(StorageError, match="no permission to use .* read_only=True"):
+    with pytest.raises(StorageError, match="no permission to write .* read_only=True"):
         Ledger.open(tmp_path / "run.db")
     tmp_path.chmod(0o500)
     with pytest.raises(StorageError, match="a folder that exists and is writable"):

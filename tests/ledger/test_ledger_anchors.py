@@ -335,11 +335,14 @@ def test_exit_codes_tell_contradicted_anchors_from_unusable_ones(tmp_path, capsy
 
 
 def test_anchors_come_through_standard_input(tmp_path):
-    """Into a container, from a machine that nobody who can write to the ledger can write to."""
+    """Into a container, from a machine that nobody who can write to the ledger can write to.
+
+    The user there may be unable to open the pipe again by its name, /dev/stdin.
+    """
     address, out = tmp_path / "run.db", tmp_path / "anchors.jsonl"
     made(address).close()
     assert commands.main(["ledger", "anchor", str(address), "--out", str(out)]) == 0
-    line = ["-m", "lowswitch", "ledger", "verify", str(address), "--anchors", "/dev/stdin"]
+    line = ["-m", "lowswitch", "ledger", "verify", str(address), "--anchors", "-"]
     for given, code in ((out.read_bytes(), 0), (b"", 2)):
         ran = subprocess.run([sys.executable, *line], input=given, capture_output=True)
         assert ran.returncode == code, ran

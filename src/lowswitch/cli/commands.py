@@ -47,6 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
         except BrokenPipeError:  # the reader of the output has gone
             return _without_output(1)
         except OSError as error:
+            if error.filename is not None:  # the output has no name
+                _say(f"lowswitch: cannot use {str(error.filename)!r}: {error.strerror}")
+                return 2
             _say(f"lowswitch: cannot write the output: {error.strerror}")
             return _without_output(1)
         except SystemExit:

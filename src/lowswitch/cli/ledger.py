@@ -184,7 +184,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "metavar": "HASH",
     },
     "--anchors": {
-        "help": "A file of anchors, which must all be on record.",
+        "help": "A file of anchors, which must all be on record; - is standard input.",
         "type": Path,
         "metavar": "FILE",
     },

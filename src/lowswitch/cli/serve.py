@@ -239,5 +239,6 @@ def token(options: argparse.Namespace) -> None:
 
     Ledger.open(options.address, read_only=True).close()  # or fail if it is not a ledger
     move_file(options.address, options.access)
-    with contextlib.closing(Access(options.address)) as access:
+    read_only = options.token == "list"  # of a kept copy, too, which stays as it is
+    with contextlib.closing(Access(options.address, read_only=read_only)) as access:
         TOKENS[options.token].run(access, options)

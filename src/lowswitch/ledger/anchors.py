@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -184,8 +185,9 @@ def post(url: str, anchor: Anchor) -> None:
 
 
 def read_anchors(path: Path) -> Iterator[Anchor]:
-    """The anchors of a file, in their order."""
-    for number, line in enumerate(read_bytes(path).decode(errors="replace").splitlines(), start=1):
+    """The anchors of a file, in their order; the file "-" is standard input."""
+    data = sys.stdin.buffer.read() if str(path) == "-" else read_bytes(path)
+    for number, line in enumerate(data.decode(errors="replace").splitlines(), start=1):
         try:
             found = Anchor(**json.loads(line))
             seq, head = found.access

@@ -66,14 +66,18 @@ class SqliteStore(Store):
     @classmethod
     def open(cls, path: Path, *, read_only: bool) -> SqliteStore:
         """The file of a ledger that exists."""
-        if not path.is_file():
+        is_closed = _is_closed(path)
+        if not is_closed and not path.is_file():
             raise NotALedgerError(
                 f"there is no ledger {str(path)!r}; check the name, or create it with"
                 " 'lowswitch ledger create' (in Python: Ledger.create)"
             )
-        if not os.access(path, os.R_OK if read_only else os.R_OK | os.W_OK):
-            way_out = "" if read_only else "; open it with read_only=True, or as somebody who may"
-            raise StorageError(f"no permission to use {str(path)!r}{way_out}")
+        if is_closed or not os.access(path, os.R_OK if read_only else os.R_OK | os.W_OK):
+            what = "read" if read_only else "write"
+            way_out = "" if read_only else " (in Python, read_only=True reads it)"
+            raise StorageError(
+                f"no permission to {what} {str(path)!r}; do this as a user who may{way_out}"
+            )
         store = cls(path, _connect_to_read(path) if read_only else _connect(path, "rw"))
         with store._errors:
             kind = store.execute("PRAGMA application_id")[0][0]
@@ -182,6 +186,15 @@ class SqliteStore(Store):
 
     def close(self) -> None:
         self.connection.close()
+
+
+def _is_closed(path: Path) -> bool:
+    """Whether a folder above a file does not let this user in."""
+    try:
+        path.stat()
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return False
 
 
 def _is_half_made(path: Path) -> bool:

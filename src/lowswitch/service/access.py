@@ -118,8 +118,9 @@ class Access:
         self._verdict: dict[str, Any] | None = None
         self._done: dict[str, str] = {}  # when each of COPIED was last done
         try:
-            self._take_in()
-            self._last |= dict(self._store.execute("SELECT id, used FROM token_uses"))
+            if self._store.found >= 3:  # an older ledger that is only read has no tokens
+                self._take_in()
+                self._last |= dict(self._store.execute("SELECT id, used FROM token_uses"))
         except BaseException as error:
             self._store.close()
             if isinstance(error, BrokenError):
