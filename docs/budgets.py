@@ -2,7 +2,8 @@
 
 The scripts in benchmarks/few write these files: run.py few.json, clinic.py and calibration.py those
 of their names, small.py few_small.json, members.py few_members.json, trial.py few_trial.json
-and few_careful.json, large.py few_sepsis.json; benchmarks/crown.py writes crown.json.
+and few_careful.json, dates.py few_dates.json, large.py few_sepsis.json; benchmarks/crown.py writes
+crown.json.
 """
 
 import json
@@ -26,7 +27,7 @@ DRAWN = {
 
 def values() -> dict[str, str]:
     found = of_budgets() | of_small() | of_members() | of_clinic() | of_trial() | of_calibration()
-    return found | of_sepsis() | of_crown()
+    return found | of_dates() | of_sepsis() | of_crown()
 
 
 def read(name: str) -> Any:
@@ -86,6 +87,45 @@ def against_rule_1(rows: list[dict[str, Any]], n: int) -> dict[str, str]:
         f"budgets/rule-where-{n}": ", ".join(sorted(set(worse))),
         f"budgets/rule-most-{n}": f"{(now - before)[more].max():.1f}",
     }
+
+
+def of_dates() -> dict[str, str]:
+    """What other first dates gain where rule 1 is better, and what they lose elsewhere."""
+    by_set: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for name, found in read("few_dates.json").items():
+        which, problem = name.rsplit(", ", 1)
+        by_set.setdefault(which, {})[problem] = found
+    dates = {
+        "2 and 16": "2, 16, ...",
+        "2 for 16": "2 in place of 16, lowest actions first",
+        "rule 1": "`rule=1`",
+    }
+    shown = {"few": "`few`"} | {name: dates[name] for name in ("2 and 16", "2 for 16")}
+    gains = [
+        [problem, *(f"{found[name][1]:+.2f} ± {found[name][2]:.2f}" for name in shown)]
+        for problem, found in by_set.pop("10, worse").items()
+    ]
+    losses = [
+        [which.removesuffix(", choosing"), words, *beside_few([*rows.values()], name)]
+        for which, rows in by_set.items()
+        for name, words in dates.items()
+    ]
+    head = ["N", "dates", "mean log ratio", "clearly worse", "by at most", "clearly better"]
+    return {
+        "dates/worse": table(["problem", *shown.values()], gains, left=1),
+        "dates/choosing": table(head, losses, left=2),
+        "dates/problems": f"{len(by_set['10, choosing'])}",
+    }
+
+
+def beside_few(rows: list[dict[str, list[float]]], name: str) -> list[str]:
+    """How other dates compare with those of `few` over problems."""
+    logs = np.log([found[name][0] / found["few"][0] for found in rows])
+    more, errors = np.array([found[name][3:] for found in rows]).T
+    worse, better = (sign * more > 3 * errors + 1e-9 for sign in (1, -1))  # rounding apart
+    error = logs.std(ddof=1) / np.sqrt(len(logs))
+    most = f"{more[worse].max():.1f}" if worse.any() else "-"
+    return [f"{logs.mean():+.3f} ± {error:.3f}", f"{worse.sum()}", most, f"{better.sum()}"]
 
 
 def budgets_of(rows: list[dict[str, Any]]) -> list[int]:

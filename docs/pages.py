@@ -14,6 +14,7 @@ _DOCS = (
     "process",
     "tutorial",
     "few",
+    "few-measured",
     "features",
     "trial",
     "evaluation",
