@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 import lowswitch as ls
-from lowswitch.algorithms.encoding import UnknownPartError
+from lowswitch.io.archive import UnknownPartError
 from lowswitch.algorithms.fingerprints import fingerprint_of
 
 SIZE = {"horizon": 3, "states": 3, "actions": 2}

@@ -18,6 +18,8 @@ import lowswitch as ls
 from lowswitch.algorithms import parts
 from lowswitch.concurrent.sources import TabularPlayer
 from lowswitch.kernels.own import PlainPythonWarning
+from lowswitch.learners import knowledge
+from lowswitch.learners.own import own_spec
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding.md"
 H, S, A, K = 10, 6, 2, 200
@@ -124,7 +126,8 @@ def test_every_driver_has_the_same_history(mdp, runs, tmp_path, monkeypatch):
     assert np.array_equal(again.q, learner.q)
     with monkeypatch.context() as other_source:
         other_source.setattr(page.speedy, "source", "0" * 64)
-        with pytest.raises(ValueError, match="the source of .*speedy has changed since"):
+        changed = "half.npz' holds a learner that cannot go on here: the source of .*speedy has cha"
+        with pytest.raises(ValueError, match=changed):
             ls.Learner.load(tmp_path / "half.npz")
     assert np.array_equal(told(mdp).policy, runs.policy[0])
     for rule in ("trigger", "speculate"):
@@ -186,6 +189,42 @@ def test_the_hash_covers_what_a_function_reads():
 
 
 @pytest.mark.parametrize(
+    ("before", "result"),
+    [
+        ("import random", "random.random()"),
+        ("from random import random", "random()"),
+        ("import numpy as np", "np.random.normal()"),
+        ("from numpy import random", "random.normal()"),
+        ("from time import perf_counter", "perf_counter()"),
+        ("import os", "float(os.environ['SCALE'])"),
+    ],
+)
+def test_a_function_that_could_not_be_repeated_is_refused(before, result):
+    with pytest.raises(ValueError, match="mine reads .*, which can differ from call to call"):
+        made(f"{before}\n@ls.parts.bonus\ndef mine(n):\n    return {result}\n")
+
+
+def test_a_function_is_refused_once_something_it_reads_has_changed(mdp):
+    """Compiled code has the old value, plain Python would have the new one."""
+    scales, helpers = types.ModuleType("scales"), types.ModuleType("helpers")
+    scales.c, helpers.scales = 0.1, scales
+    more = {"c": 0.1, "scales": scales, "helpers": helpers}
+    for change in ("c", "scales.c", "helpers.scales.c"):
+        bonus = made(f"@ls.parts.bonus\ndef mine(n):\n    return {change} / n\n", **more)
+        algorithm = replace(MINE, bonus=bonus())
+        ls.Learner(algorithm, **SIZE)
+        place = bonus.function.__globals__ if change == "c" else vars(scales)
+        place["c"] += 1
+        message = f"mine reads {change}, which has changed since mine was defined; define it again"
+        with pytest.raises(ValueError, match=message):
+            ls.Learner(algorithm, **SIZE)
+    late = made("@ls.parts.bonus\ndef mine(n):\n    return late / n\n")
+    late.function.__globals__["late"] = 1.0
+    with pytest.raises(ValueError, match="mine reads late, which has changed"):
+        ls.Learner(replace(MINE, bonus=late()), **SIZE)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("@ls.parts.bonus\ndef mine(m):\n    return m", "mine asks for m, which does not exist"),
@@ -197,6 +236,7 @@ def test_the_hash_covers_what_a_function_reads():
         ),
         ("@ls.parts.update\ndef mine(memory):\n    return 1", "must ask for `memory` to have"),
         ("@ls.parts.update(memory=2)\ndef mine(n):\n    return 1", "must ask for `memory` to have"),
+        ("@ls.parts.bonus\ndef mine(n, *, H=1):\n    return H", "the option name H is taken"),
         ("mine = ls.parts.bonus(3)", "go above a function, not 3"),
     ],
 )
@@ -252,6 +292,36 @@ def test_what_does_not_compile_runs_as_plain_python(mdp):
         assert np.array_equal(learner.q, told(mdp, learner.told).q)
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        ("    return 1.0 if n < 3 else None", ValueError, "mine returns .*, which is not always a"),
+        ("    return 1.0, 2.0", ValueError, "mine returns .*, which is not always a number"),
+        ("    values[y] = 0.0\n    return q", ValueError, "mine does not compile .* write to values"),
+        ("    return q + values[6]", IndexError, "in mine: .*; values has 6 entries, and memory"),
+        ("    memory[2] = q\n    return q", IndexError, "in mine: .* out of bounds; values has 6"),
+    ],
+)
+def test_a_function_cannot_return_or_touch_what_it_should_not(mdp, text, kind, message):
+    update = made(f"@ls.parts.update(memory=2)\ndef mine(n, y, q, values, memory):\n{text}\n")
+    algorithm = ls.Algorithm(
+        estimator=update(), bonus=parts.NoBonus(), schedule=parts.Growth(2)
+    )
+    with pytest.raises(kind, match=message):
+        ls.simulate(mdp, algorithm, episodes=20, seeds=1)
+    with pytest.raises(kind, match=message):
+        told(mdp, 20, learner=ls.Learner(algorithm, **SIZE))
+
+
+def test_problems_of_all_sizes_share_the_code_of_a_function():
+    """A function with a number for each state is compiled once, not for each number of states."""
+    kinds = set()
+    for states in (3, 4):
+        size = knowledge.ProblemSize(horizon=2, states=states, actions=2, episodes=9)
+        kinds.add(type(own_spec(MINE, size)))
+    assert len(kinds) == 1
+
+
 def test_a_bonus_that_ends_in_nan_is_named_with_its_first_such_visit(mdp):
     bonus = made(
         "@ls.parts.bonus\ndef pole(n, *, at=6.0):\n"
@@ -261,6 +331,21 @@ def test_a_bonus_that_ends_in_nan_is_named_with_its_first_such_visit(mdp):
     message = "the bonus by pole is no finite number at step .*, at its visit n = 6; let it"
     with pytest.raises(ValueError, match=message):
         ls.simulate(mdp, algorithm, episodes=3_000, seeds=1)
+
+
+def test_two_algorithms_of_one_name_are_not_mixed_up(mdp):
+    """A sweep put the scores of both into one row, and a race called both alike."""
+    few, many = (
+        replace(MINE, bonus=made("@ls.parts.bonus\ndef mine(n):\n    return c / n\n", c=c)())
+        for c in (0.01, 1.0)
+    )
+    assert few != many
+    with pytest.raises(ValueError, match="two of these algorithms are called speedy.* a mapping"):
+        ls.sweep([mdp], [few, many], episodes=20, seeds=2)
+    with pytest.raises(ValueError, match="two of these algorithms are called speedy.* a mapping"):
+        ls.frontier(mdp, episodes=20, seeds=2, portfolio=[few, many])
+    swept = ls.sweep([mdp], {"few": few, "many": many}, episodes=20, seeds=2)
+    assert swept.labels == ["few", "many"]
 
 
 def test_a_planner_refuses_a_bonus_of_ones_own_with_the_way_out():

@@ -9,7 +9,7 @@ from typing import Any
 from lowswitch import theory
 from lowswitch.algorithms.citations import LIBRARY, entry_of, keys_of
 from lowswitch.algorithms.custom import FromCounts
-from lowswitch.algorithms.encoding import UnknownPartError, part_from_dict, part_to_dict
+from lowswitch.algorithms.encoding import part_from_dict, part_to_dict
 from lowswitch.algorithms.estimators import (
     BONUSES,
     Advantage,
@@ -30,6 +30,7 @@ from lowswitch.algorithms.ridge import Ridge, require_linear
 from lowswitch.algorithms.schedules import Budget, ByVisits, PlainSchedule, Whole, WholePolicy
 from lowswitch.algorithms.text import build, recipe_of, text_by, text_of, without_defaults
 from lowswitch.checks import LARGEST, call_it, is_number, require_count, require_fraction, shown
+from lowswitch.io.archive import UnknownPartError
 
 PARTS: dict[str, tuple[type, ...]] = {  # subclasses included
     "estimator": tuple(BONUSES),

@@ -8,10 +8,7 @@ from typing import Any
 from lowswitch.algorithms.fingerprints import fingerprint_of, is_own
 from lowswitch.algorithms.text import nearest
 from lowswitch.checks import shown
-
-
-class UnknownPartError(ValueError):
-    """The class of a part is unknown here, or differs from the class that was saved."""
+from lowswitch.io.archive import UnknownPartError
 
 
 def part_to_dict(part: Any) -> dict[str, Any]:

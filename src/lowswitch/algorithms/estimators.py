@@ -72,7 +72,8 @@ class OwnUpdate(_Clipped):
     function: ClassVar[Callable[..., float] | None] = None
     memory: ClassVar[Memory] = 0
     initial: ClassVar[Callable[..., float] | None] = None
-    source: ClassVar[str] = ""  # a hash
+    texts: ClassVar[tuple[str, ...]] = ()  # what it says and reads
+    source: ClassVar[str] = ""  # a hash of them
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -238,7 +239,8 @@ class OwnBonus:
 
     function: ClassVar[Callable[..., float] | None] = None
     memory: ClassVar[Memory] = 0
-    source: ClassVar[str] = ""  # a hash
+    texts: ClassVar[tuple[str, ...]] = ()  # what it says and reads
+    source: ClassVar[str] = ""  # a hash of them
 
     def __post_init__(self) -> None:
         check_options(self)

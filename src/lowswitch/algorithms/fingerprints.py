@@ -26,7 +26,9 @@ import numpy as np
 
 _PLAIN = bool | int | float | complex | str | bytes | enum.Enum | np.generic | None
 _INSTALLED = {"site-packages", "dist-packages"}  # folders of packages that are not the user's
-# the texts of methods as they were when their class was defined: the file may change after that
+# modules whose functions return something else at each call, or on each machine
+_UNSTEADY = {"datetime", "numpy.random", "os", "random", "secrets", "time", "uuid"}
+# the texts of functions as they were when they were first read: the file may change after that
 _REMEMBERED: weakref.WeakKeyDictionary[FunctionType, str] = weakref.WeakKeyDictionary()
 
 
@@ -50,9 +52,10 @@ def hash_of(texts: Iterator[str]) -> str:
 
 
 def function_texts(functions: tuple[Callable[..., Any], ...]) -> Iterator[str]:
-    """The text of functions that are hashed once, and of everything that they read.
+    """The text of functions that are compiled once, and of everything that they read.
 
-    So they must not read what may change, such as a list.
+    So they must not read what may change, such as a list, a clock or random numbers. Their own text
+    is the one of the first time; everything else is as it is now.
     """
     reader = _Reader(strict=True, home=_home(functions[0]), is_once=True)
     for one in functions:
@@ -87,13 +90,19 @@ class _Reader:
         """The text of a function, and the values of the names that it reads."""
         if self._is_seen(function):
             return
-        yield _REMEMBERED.get(function) or _source_text(function)
+        text = _REMEMBERED.get(function) or _source_text(function)
+        if self.is_once:
+            _REMEMBERED[function] = text
+        yield text
         closure = inspect.getclosurevars(function).nonlocals
-        for name in sorted(_names_read(function.__code__)):
+        for name, uses in sorted(_names_read(function.__code__).items()):
             if name in closure or name in function.__globals__:
                 value = closure[name] if name in closure else function.__globals__[name]
                 yield f"{name} = "
-                yield from self.value(function.__qualname__, name, value)
+                if self.is_once and isinstance(value, ModuleType):
+                    yield from self._uses(function.__qualname__, name, value, uses)
+                else:
+                    yield from self.value(function.__qualname__, name, value)
 
     def type(self, kind: type) -> Iterator[str]:
         """The methods and the values of a class; its fields are values of its objects."""
@@ -126,6 +135,8 @@ class _Reader:
         elif isinstance(value, _PLAIN):
             yield repr(value)
         elif isinstance(value, BuiltinFunctionType) or type(value).__name__ == "ufunc":
+            if self.is_once:
+                _require_steady(reader, name, getattr(value, "__self__", None))
             yield value.__name__
         elif isinstance(value, np.ndarray) and not (value.dtype.hasobject or self.is_once):
             yield f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
@@ -181,6 +192,25 @@ class _Reader:
             except OSError:
                 return
 
+    def _uses(
+        self, reader: str, name: str, module: ModuleType, uses: set[tuple[str, ...]]
+    ) -> Iterator[str]:
+        """The name of a module, and the values in an own one that a function reads."""
+        yield module.__name__
+        for path in sorted(uses):
+            value: Any = module
+            used = name
+            for one in path:
+                _require_steady(reader, used, value)
+                value, used = getattr(value, one, None), f"{used}.{one}"
+                if not isinstance(value, ModuleType):
+                    break
+            if self._is_read(module.__name__):
+                yield f"{used} = "
+                yield from self.value(reader, used, value)
+            elif isinstance(value, BuiltinFunctionType | ModuleType):
+                _require_steady(reader, used, getattr(value, "__self__", value))
+
     def _is_read(self, name: str | None, file: str | None = None) -> bool:
         """Whether a module is the user's: not this library, not Python's, and not installed."""
         name = name or ""
@@ -216,12 +246,36 @@ def _unwrapped(value: Any) -> Any:
     return getattr(value, "py_func", getattr(value, "__wrapped__", value))
 
 
-def _names_read(code: CodeType) -> set[str]:
-    """The global and outer names that a function reads, functions inside of it included."""
-    read = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}
-    names = {str(one.argval) for one in dis.get_instructions(code) if one.opname in read}
-    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
-    return names.union(*map(_names_read, inner))
+def _require_steady(reader: str, name: str, owner: Any) -> None:
+    """Refuse a name of a module whose functions return something else each time, or of an object."""
+    is_module = owner is None or isinstance(owner, ModuleType)
+    if not is_module or getattr(owner, "__name__", "") in _UNSTEADY:
+        raise ValueError(
+            f"{reader} reads {name}, which can differ from call to call, so no run could be"
+            " repeated; compute the result from the arguments alone"
+        )
+
+
+def _names_read(code: CodeType) -> dict[str, set[tuple[str, ...]]]:
+    """The global and outer names that a function reads, functions inside of it included.
+
+    For each name it has the attributes that are read of it: {("random", "normal")} for
+    `np.random.normal`.
+    """
+    names: dict[str, set[tuple[str, ...]]] = {}
+    path: list[str] = []
+    for one in (*dis.get_instructions(code), None):
+        if one and path and one.opname in {"LOAD_ATTR", "LOAD_METHOD"}:
+            path.append(str(one.argval))
+            continue
+        if path:
+            names.setdefault(path[0], set()).add(tuple(path[1:]))
+        is_name = one and one.opname in {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}
+        path = [str(one.argval)] if one and is_name else []
+    for inner in (one for one in code.co_consts if isinstance(one, CodeType)):
+        for name, uses in _names_read(inner).items():
+            names[name] = names.get(name, set()) | uses
+    return names
 
 
 def _source_text(function: Any) -> str:

@@ -78,6 +78,27 @@ def initial_estimates(part: OwnUpdate, given: dict[str, Any]) -> list[float] | N
     return found
 
 
+def require_unchanged(part: OwnBonus | OwnUpdate) -> None:
+    """Refuse a function if something that it reads has changed since it was defined.
+
+    It was compiled with the values of that time, and its hash is of them.
+    """
+    now = tuple(function_texts(_functions(part.function, getattr(part, "initial", None))))
+    if now != part.texts:
+        pairs = zip(now, part.texts, strict=False)
+        same = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        names = [text for text in max(now, part.texts, key=len)[: same + 1] if text.endswith(" = ")]
+        name = names[-1].removesuffix(" = ")
+        raise ValueError(
+            f"{type(part).__name__} reads {name}, which has changed since {type(part).__name__} was"
+            f" defined; define it again, or make {name} an option"
+        )
+
+
+def _functions(function: Any, initial: Any) -> tuple[Function, ...]:
+    return (function,) if initial is None else (function, initial)
+
+
 def _part(
     function: Function, base: type, known: tuple[str, ...], memory: Memory, initial: Any
 ) -> type:
@@ -99,14 +120,16 @@ def _part(
                 f"{initial.__qualname__} has the option {sorted(unknown)[0]}, which"
                 f" {function.__qualname__} does not have; give it to both"
             )
-    taken = [field.name for field in dataclasses.fields(base) if field.name in options]
+    fields = [field.name for field in dataclasses.fields(base)]
+    taken = [name for name in (*fields, *FOR_UPDATE) if name in options]
     if taken:
         raise ValueError(f"the option name {taken[0]} is taken; choose another name for yours")
-    functions = (function,) if initial is None else (function, initial)
+    texts = tuple(function_texts(_functions(function, initial)))
     attributes = {
         "function": staticmethod(function),
         "memory": memory,
-        "source": hash_of(itertools.chain([f"memory {memory}"], function_texts(functions))),
+        "texts": texts,
+        "source": hash_of(iter([f"memory {memory}", *texts])),
         "__doc__": function.__doc__,
         **({} if initial is None else {"initial": staticmethod(initial)}),
     }

@@ -64,6 +64,10 @@ class RefusedFileError(ValueError):
     """These bytes are incomplete, or another program wrote them."""
 
 
+class UnknownPartError(ValueError):
+    """These bytes are complete, but name a class that is unknown here or that has changed."""
+
+
 # ---- writing -------------------------------------------------------------------------------------
 
 

@@ -80,9 +80,14 @@ def reading(
 
 @contextmanager
 def whole(where: str, kind: str) -> Iterator[None]:
-    """Report any failure to build an object from saved data as incomplete data."""
+    """Report any failure to build an object from saved data as incomplete data.
+
+    Code that is missing or has changed is not a fault of the data.
+    """
     try:
         yield
+    except archive.UnknownPartError as error:
+        raise archive.UnknownPartError(f"{where} a {kind} that cannot go on here: {error}") from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         missing = f"no {error}" if isinstance(error, KeyError) else error
         raise ValueError(f"{where} no complete {kind} ({missing}); write it again") from error

@@ -150,6 +150,7 @@ class OwnSpec(NamedTuple):
     bonus_options: np.ndarray  # [n]  the numbers passed last to the bonus
     update_options: np.ndarray  # [n]  and to the update
     width: int  # how many numbers an (h, x, a) stores
+    bonus_width: int  # how many of them, the first ones, are the bonus's
     usual: RowSpec  # the library's learner with the same schedule
     every_until: int  # every visit count up to here is a trigger
     later: np.ndarray  # [n]  the triggers after that, sorted; the last is NEVER

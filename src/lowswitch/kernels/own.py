@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit, objmode, typeof
+from numba import config, njit, objmode, typeof, types
 from numba.core.errors import NumbaError
+from numba.core.imputils import impl_ret_borrowed
+from numba.extending import intrinsic
 
 from lowswitch.kernels.arrays import OwnSpec
 from lowswitch.kernels.compile import COUNTED, INLINED, INNER
@@ -24,6 +26,24 @@ _NAME = re.compile(r"Own_[0-9a-f]{64}")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NOISE = ("Failed in", "During", "File", "- Resolution")
 _CALLS = 2_000  # that measure the speed of a function that does not compile
+
+
+def _read_only(array):
+    """A view of an array that nobody can write to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@intrinsic
+def _compiled_read_only(context, array):
+    """The same array, of a type that a function which writes to it does not compile for."""
+
+    def lowered(target, builder, signature, values):
+        return impl_ret_borrowed(target, builder, signature.return_type, values[0])
+
+    return array.copy(readonly=True)(array), lowered
+
 
 # for each argument that a function may ask for: the expression that provides it, and an example
 GIVEN = {
@@ -42,10 +62,15 @@ GIVEN = {
     "value": ("value", 1.0),
     "bonus": ("bonus", 1.0),
     "values": (
-        'tables.rows["value"][(h + 1) * spec.S : (h + 2) * spec.S]',
-        np.zeros((2, 2))[:, 0],
+        'read_only(tables.rows["value"][(h + 1) * spec.S : (h + 2) * spec.S])',
+        _read_only(np.zeros((2, 2))[:, 0]),
     ),
-    "memory": ("tables.memory[i * spec.width + {first} : i * spec.width + {last}]", np.zeros(2)),
+    "memory": ("tables.memory[{first} : {last}]", np.zeros(2)),
+}
+# the part of an (h, x, a)'s memory that belongs to each function
+_MEMORY = {
+    "bonus": {"first": "i * spec.width", "last": "i * spec.width + spec.bonus_width"},
+    "update": {"first": "i * spec.width + spec.bonus_width", "last": "(i + 1) * spec.width"},
 }
 _LEARN = """
 def updated(spec, tables, scale, base, h, i, n, reward, value, y):
@@ -77,11 +102,10 @@ def _kind(name):
     return KINDS.setdefault(name, type(name, (OwnSpec,), parts))
 
 
-def own_kind(digest: str, functions: Sequence[Any], widths: Sequence[int], usual: bool) -> Any:
+def own_kind(digest: str, functions: Sequence[Any], usual: bool) -> Any:
     """The kind of learner with a bonus and an update, each a function or None.
 
     digest: the hash of their sources.
-    widths: how many numbers each of them stores.
     usual: whether the library's own bonus is used if none is given.
     """
     kind = _kind(f"Own_{digest}")
@@ -92,30 +116,28 @@ def own_kind(digest: str, functions: Sequence[Any], widths: Sequence[int], usual
         "learning_rate": learning_rate,
         "mixed": mixed,
         "plain_bonus": plain_bonus,
+        "read_only": _read_only if config.DISABLE_JIT else _compiled_read_only,
     }
     calls = {
         "bonus": "plain_bonus(spec.usual, tables, i, n, alpha, value)" if usual else "0.0",
         "update": "mixed(alpha, q, reward, value, alpha * bonus)",
     }
-    first = 0
-    for name, function, width in zip(calls, functions, widths, strict=True):
+    for name, function in zip(_MEMORY, functions, strict=True):
         if function is not None:
             named[f"own_{name}"], is_plain = _callable(function)
             kind.is_plain = kind.is_plain or is_plain
-            calls[name] = _call(f"own_{name}", f"spec.{name}_options", function, first, width)
-        first += width
+            calls[name] = _call(name, function)
     exec(_LEARN.format(**calls), named)
     kind.kernels = {"updated": named["updated"]}
     return kind
 
 
-def _call(name, options, function, first, width):
-    """The source text that calls a function with its arguments and then with its options."""
-    places = {"first": first, "last": first + width}
-    given = [GIVEN[argument][0].format(**places) for argument in _arguments(function)]
+def _call(name, function):
+    """The source text that calls the bonus or the update: first its arguments, then its options."""
+    given = [GIVEN[argument][0].format(**_MEMORY[name]) for argument in _arguments(function)]
     more = function.__kwdefaults__ or {}
-    given += [f"{options}[{number}]" for number in range(len(more))]
-    return f"np.float64({name}({', '.join(given)}))"
+    given += [f"spec.{name}_options[{number}]" for number in range(len(more))]
+    return f"np.float64(own_{name}({', '.join(given)}))"
 
 
 def _arguments(function):
@@ -141,19 +163,22 @@ def _callable(function):
     example += [0.5] * len(function.__kwdefaults__ or {})
     reason = ""
     for options in (INLINED, {**COUNTED, **INNER}):  # the second for what makes lists and the like
-        compiled = njit(**options)(plain)
+        compiled = njit(**options, boundscheck=True)(plain)
         if compiled is plain:  # nothing is compiled
             return plain, False
+        signature = tuple(map(typeof, example))
         try:
-            compiled.compile(tuple(map(typeof, example)))
-            return compiled, False
+            compiled.compile(signature)
         except NumbaError as error:
             reason = _reason(error)
+            continue
+        _require_number(function, compiled.overloads[signature].signature.return_type)
+        return compiled, False
     way_out = "write it with numbers, the functions of math and functions under numba.njit"
     if {"memory", "values"} & set(_arguments(function)):
         raise ValueError(
             f"{function.__qualname__} does not compile ({reason}), but a function that "
-            f"uses memory or values must; {way_out}"
+            f"uses memory or values must; {way_out}, and do not write to values"
         )
     leave = _in_python(plain, len(example))
     warnings.warn(
@@ -163,6 +188,15 @@ def _callable(function):
         stacklevel=2,
     )
     return leave, True
+
+
+def _require_number(function, found):
+    """Refuse a function that returns something else than a number, on any path."""
+    if not isinstance(found, types.Integer | types.Float | types.Boolean):
+        raise ValueError(
+            f"{function.__qualname__} returns {found}, which is not always a number; let every path"
+            " return one"
+        )
 
 
 def _reason(error):

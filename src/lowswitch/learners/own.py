@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.estimators import NoBonus, OwnBonus, OwnUpdate, own_options
-from lowswitch.algorithms.own import initial_estimates
+from lowswitch.algorithms.own import initial_estimates, require_unchanged
 from lowswitch.kernels.arrays import CELL, MOMENTS, ROW, OwnSpec, OwnTables
 from lowswitch.learners import integrity
 from lowswitch.learners.knowledge import ProblemSize, fresh_clock
@@ -68,9 +70,25 @@ class OwnKnowledge(RowKnowledge):
     # ---- learning --------------------------------------------------------------------------------
 
     def play(self, *given: Any) -> int:
-        done = super().play(*given)
+        with self._named_index_errors():
+            done = super().play(*given)
         self._require_numbers()
         return done
+
+    def learn(self, *given: Any) -> tuple[int, int, int]:
+        with self._named_index_errors():
+            return super().learn(*given)
+
+    @contextmanager
+    def _named_index_errors(self) -> Iterator[None]:
+        """Say whose index does not exist, which compiled code does not."""
+        try:
+            yield
+        except IndexError as error:
+            raise IndexError(
+                f"in {self.names}: {error}; values has {self.spec.S} entries, and memory as many as"
+                " its decorator says"
+            ) from None
 
     def attend(self, status: int, episodes: int) -> bool:
         self._require_numbers()
@@ -103,6 +121,8 @@ def own_spec(algorithm: Algorithm, size: ProblemSize) -> OwnSpec:
     """The algorithm's numbers for one problem size."""
     from lowswitch.kernels.own import own_kind
 
+    for part in _functions(algorithm):
+        require_unchanged(part)
     bonus, update = algorithm.bonus, algorithm.estimator
     own_bonus = bonus if isinstance(bonus, OwnBonus) else None
     own_update = update if isinstance(update, OwnUpdate) else None
@@ -110,14 +130,13 @@ def own_spec(algorithm: Algorithm, size: ProblemSize) -> OwnSpec:
     widths = [_width(part, size.states) for part in (own_bonus, own_update)]
     digest = hashlib.sha256(
         "\0".join(
-            [type(bonus).__name__, type(update).__name__, str(widths)]
+            [type(bonus).__name__, type(update).__name__]
             + [part.source for part in _functions(algorithm)]
         ).encode()
     )
     kind = own_kind(
         digest.hexdigest(),
         (own_bonus and own_bonus.function, own_update and own_update.function),
-        widths,
         usual=not isinstance(bonus, NoBonus),
     )
     given = dict(zip("HSAK", size, strict=True)) | {"iota": iota}
@@ -133,6 +152,7 @@ def own_spec(algorithm: Algorithm, size: ProblemSize) -> OwnSpec:
         bonus_options=np.array([] if own_bonus is None else own_options(own_bonus)),
         update_options=np.array([] if own_update is None else own_options(own_update)),
         width=sum(widths),
+        bonus_width=widths[0],
         usual=usual,
         every_until=usual.every_until,
         later=usual.later,

@@ -34,7 +34,8 @@ from lowswitch.io import storage
 from lowswitch.races.portfolio import portfolio as default_portfolio
 from lowswitch.races.report import AXES, LIMITS
 from lowswitch.races.standings import Costs, Frontier, Point, risk_of, standard_error
-from lowswitch.runs.simulate import simulate
+from lowswitch.runs.simulate import NothingLearnedWarning, simulate
+from lowswitch.runs.sweep import require_different
 from lowswitch.show.progress import LOADING, Progress, cores, say
 from lowswitch.table_learner import BonusWarning
 
@@ -185,6 +186,7 @@ def _checked(
             ) from None
     if not labels:
         raise ValueError("the portfolio is empty; give at least one algorithm, or leave it out")
+    require_different([label or algorithm.label for algorithm, label in labels.items()])
     return labels
 
 
@@ -295,8 +297,9 @@ class _Track:
 
     def _simulate(self, algorithm: Algorithm, seeds: Sequence[int]) -> Costs:
         with warnings.catch_warnings():
-            # the portfolio includes the scale of the proof among others
-            warnings.simplefilter("ignore", BonusWarning)
+            # the portfolio includes the scale of the proof among others, and the race shows the rest
+            for kind in (BonusWarning, NothingLearnedWarning):
+                warnings.simplefilter("ignore", kind)
             runs = simulate(
                 self.mdp,
                 algorithm,

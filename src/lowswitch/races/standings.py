@@ -53,8 +53,8 @@ class Point:
 
     @property
     def name(self) -> str:
-        """The label, or the text of the algorithm if it has no label."""
-        return self.label or str(self.algorithm)
+        """The name in the portfolio, or the label of the algorithm if it has none there."""
+        return self.label or self.algorithm.label
 
     def __repr__(self) -> str:
         costs = self.costs

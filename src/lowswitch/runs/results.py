@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, Typ
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.encoding import UnknownPartError
 from lowswitch.checks import has_integers, is_integer, shown
 from lowswitch.envs.problem import Problem
 from lowswitch.history import History, PacPolicy
@@ -296,7 +295,7 @@ def algorithm_of(facts: dict[str, Any], path: str | os.PathLike[str]) -> Algorit
     """The algorithm of saved results, or its text where a class of it is not known here."""
     try:
         return Algorithm.from_dict(facts)
-    except UnknownPartError as error:
+    except archive.UnknownPartError as error:
         warnings.warn(
             f"of the algorithm in {str(path)!r} only the text is read, its results are whole:"
             f" {error}",

@@ -165,7 +165,7 @@ def what_may_help(algorithm: Algorithm) -> str:
     limited = isinstance(algorithm.schedule, Budget | Calendar | Late)
     scaled = any(hasattr(algorithm.bonus, name) for name in ("c", "c1"))
     more = ", more deployments" * limited + ", a smaller c" * scaled + "," * (limited or scaled)
-    return f"give it more episodes{more} or take another algorithm ({algorithm})"
+    return f"give it more episodes{more} or take another algorithm ({algorithm.label})"
 
 
 def _warn_if_beyond_bound(results: Runs) -> None:

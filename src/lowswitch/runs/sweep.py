@@ -216,6 +216,7 @@ def sweep(
         require_algorithm(learner)
     if not given or not learners:
         raise ValueError("a sweep needs at least one problem and one algorithm")
+    require_different(names or [learner.label for learner in learners])
     workers = require_count("threads", cores() if threads is None else threads)
     numbers, kept = checked_seeds(seeds), storage.Kept(None if folder is None else Path(folder))
     options = Options(regret=regret, device=device)
@@ -240,6 +241,15 @@ def sweep(
         for first in range(0, len(jobs), len(learners))
     ]
     return Sweep(algorithms=tuple(learners), runs=tuple(rows), found=kept.found, names=names)
+
+
+def require_different(labels: Sequence[str]) -> None:
+    """Refuse two algorithms of one name, which tables and figures would mix up."""
+    for i, label in enumerate(labels):
+        if label in labels[:i]:
+            raise ValueError(
+                f"two of these algorithms are called {label}; pass a mapping of names to algorithms"
+            )
 
 
 def _batches(places: list[int], size: int) -> Iterator[list[int]]:
