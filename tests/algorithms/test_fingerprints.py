@@ -9,8 +9,8 @@ import textwrap
 import pytest
 
 import lowswitch as ls
-from lowswitch.io.archive import UnknownPartError
 from lowswitch.algorithms.fingerprints import fingerprint_of
+from lowswitch.io.archive import UnknownPartError
 
 SIZE = {"horizon": 3, "states": 3, "actions": 2}
 MODULE = """

@@ -297,16 +297,14 @@ def test_what_does_not_compile_runs_as_plain_python(mdp):
     [
         ("    return 1.0 if n < 3 else None", ValueError, "mine returns .*, which is not always a"),
         ("    return 1.0, 2.0", ValueError, "mine returns .*, which is not always a number"),
-        ("    values[y] = 0.0\n    return q", ValueError, "mine does not compile .* write to values"),
+        ("    values[y] = 0.0\n    return q", ValueError, "does not compile .* write to values"),
         ("    return q + values[6]", IndexError, "in mine: .*; values has 6 entries, and memory"),
         ("    memory[2] = q\n    return q", IndexError, "in mine: .* out of bounds; values has 6"),
     ],
 )
 def test_a_function_cannot_return_or_touch_what_it_should_not(mdp, text, kind, message):
     update = made(f"@ls.parts.update(memory=2)\ndef mine(n, y, q, values, memory):\n{text}\n")
-    algorithm = ls.Algorithm(
-        estimator=update(), bonus=parts.NoBonus(), schedule=parts.Growth(2)
-    )
+    algorithm = ls.Algorithm(estimator=update(), bonus=parts.NoBonus(), schedule=parts.Growth(2))
     with pytest.raises(kind, match=message):
         ls.simulate(mdp, algorithm, episodes=20, seeds=1)
     with pytest.raises(kind, match=message):

@@ -247,7 +247,7 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _require_steady(reader: str, name: str, owner: Any) -> None:
-    """Refuse a name of a module whose functions return something else each time, or of an object."""
+    """Refuse a method of an object, and a module whose functions are not steady."""
     is_module = owner is None or isinstance(owner, ModuleType)
     if not is_module or getattr(owner, "__name__", "") in _UNSTEADY:
         raise ValueError(

@@ -87,7 +87,8 @@ def whole(where: str, kind: str) -> Iterator[None]:
     try:
         yield
     except archive.UnknownPartError as error:
-        raise archive.UnknownPartError(f"{where} a {kind} that cannot go on here: {error}") from None
+        message = f"{where} a {kind} that cannot go on here: {error}"
+        raise archive.UnknownPartError(message) from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         missing = f"no {error}" if isinstance(error, KeyError) else error
         raise ValueError(f"{where} no complete {kind} ({missing}); write it again") from error

@@ -9,10 +9,11 @@ import re
 import time
 import warnings
 from collections.abc import Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
-from numba import config, njit, objmode, typeof, types
+from numba import njit, objmode, typeof, types
 from numba.core.errors import NumbaError
 from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
@@ -111,12 +112,13 @@ def own_kind(digest: str, functions: Sequence[Any], usual: bool) -> Any:
     kind = _kind(f"Own_{digest}")
     if kind.kernels:
         return kind
+    is_compiled = not isinstance(learning_rate, FunctionType)
     named = {
         "np": np,
         "learning_rate": learning_rate,
         "mixed": mixed,
         "plain_bonus": plain_bonus,
-        "read_only": _read_only if config.DISABLE_JIT else _compiled_read_only,
+        "read_only": _compiled_read_only if is_compiled else _read_only,
     }
     calls = {
         "bonus": "plain_bonus(spec.usual, tables, i, n, alpha, value)" if usual else "0.0",

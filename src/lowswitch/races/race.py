@@ -297,7 +297,7 @@ class _Track:
 
     def _simulate(self, algorithm: Algorithm, seeds: Sequence[int]) -> Costs:
         with warnings.catch_warnings():
-            # the portfolio includes the scale of the proof among others, and the race shows the rest
+            # the portfolio includes the scale of the proof, and the race shows who learns
             for kind in (BonusWarning, NothingLearnedWarning):
                 warnings.simplefilter("ignore", kind)
             runs = simulate(

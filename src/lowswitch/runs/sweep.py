@@ -20,6 +20,7 @@ from lowswitch.runs.simulate import job_of, play_jobs
 from lowswitch.show import plotting, profiles, report
 from lowswitch.show.progress import Progress, cores, say
 from lowswitch.show.tables import Table, Tables
+from lowswitch.show.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,8 +56,9 @@ class Sweep:
     def __repr__(self) -> str:
         some = self.runs[0][0]
         return (
-            f"Sweep({len(self.runs):,} problems, {len(self.algorithms):,} algorithms,"
-            f" {len(some.seeds):,} seeds, {some.episodes:,} episodes)"
+            f"Sweep({counted(len(self.runs), 'problem')},"
+            f" {counted(len(self.algorithms), 'algorithm')}, {counted(len(some.seeds), 'seed')},"
+            f" {counted(some.episodes, 'episode')})"
         )
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 from lowswitch.runs.scores import interquartile_mean, performance_profile, stratified_interval
 from lowswitch.show import report
 from lowswitch.show.tables import Table
-from lowswitch.show.text import wrapped_label
+from lowswitch.show.text import counted, wrapped_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,8 +34,8 @@ def score_table(scores: Mapping[str, np.ndarray]) -> Table:
         cells = (f"{middle:.4f}", f"{low:.4f} to {high:.4f}", f"{some.mean():.4f}")
         rows.append((label, *cells))
     heading = (
-        f"{problems} problems, {seeds} seeds; {_SCORE}\n95 % intervals are of a bootstrap that"
-        " resamples the seeds of each problem"
+        f"{counted(problems, 'problem')}, {counted(seeds, 'seed')}; {_SCORE}\n"
+        "95 % intervals are of a bootstrap that resamples the seeds of each problem"
     )
     return Table(heading, ("algorithm", "IQM", "95 % interval", "mean"), tuple(rows))
 
