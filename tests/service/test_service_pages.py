@@ -478,7 +478,7 @@ def test_open_reports_are_settled_before_a_proposal(tmp_path):
         assert form.count('name="reward"') == 3
         right = {"state": ["ill"] * 3, "action": ["watch"] * 3, "reward": ["1", "0.5", "0"]}
         sheet = served.post("/amend", operator, ticket=ticket, **right)[2].decode()
-        assert "→ 1, 0.5, 0." in sheet
+        assert "second, reward: 0 → 0.5." in sheet
         served.post("/amend", operator, ticket=ticket, reason="typing error", **right, **SURE)
         (event,) = ledger.newest(1, kind="amended")
         assert event.payload["rewards"] == [1.0, 0.5, 0.0]
