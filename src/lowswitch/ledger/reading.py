@@ -337,7 +337,7 @@ class Reading:
         ended: str,
         propensities: Any = None,
     ) -> bool:
-        """Refuse a report that `amend` would refuse; return whether it changes what was learned."""
+        """Refuse a correction that is no report; return whether it changes what was learned."""
         known, _ = self.report_of(ticket)
         if known.status == OPEN:
             raise LedgerError(f"ticket {ticket} is open; tell it")

@@ -492,7 +492,7 @@ async def _consequences(call: Call, relearns: bool) -> list[str]:
         return ["It is learned in its turn, when the reports before it are settled."]
     known = await known_of(call)
     lines = [
-        "The learner becomes what it would be, had this report come in the first place. What was"
+        "The learner becomes what it would be, had it learned this in the first place. What was"
         " decided stays decided."
     ]
     if known.view is not None:
