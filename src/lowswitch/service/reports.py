@@ -137,19 +137,26 @@ async def ticket_list(call: Call) -> Response:
 
 async def missing(call: Call) -> Response:
     """Declare that reports will never come: select tickets or paste them, then confirm."""
-    asked = {name: call.field(name) for name in _VIEW if call.field(name)}
-    if call.field("show"):  # another view of the page, with the same selection
-        wanted = asked | dict(parse_qsl(call.field("show"), keep_blank_values=True))
-        return await _tickets(call, {name: wanted[name] for name in _VIEW if wanted.get(name)})
+    if _asks_for_view(call):
+        return await _tickets(call, _view(call))
     if call.field("confirming"):
         return await _missing(call)
-    if is_by_enter(call):
-        return await _tickets(call, asked)
     try:
         return await _missing(call)
     except (RefusedError, LedgerError) as error:
         refusal = as_refusal(error)
-        return await _tickets(call, asked, refusal.says, refusal.status)
+        return await _tickets(call, _view(call), refusal.says, refusal.status)
+
+
+def _asks_for_view(call: Call) -> bool:
+    """Whether a form asks for the list again, with the same selection, and for nothing else."""
+    return bool(call.field("show")) or (not call.field("confirming") and is_by_enter(call))
+
+
+def _view(call: Call) -> dict[str, str]:
+    """Which part of the list a form was on, or asks for."""
+    wanted = dict(call.fields) | dict(parse_qsl(call.field("show"), keep_blank_values=True))
+    return {name: wanted[name] for name in _VIEW if wanted.get(name)}
 
 
 async def _missing(call: Call) -> Response:
@@ -440,23 +447,17 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
 
 async def late(call: Call) -> Response:
     """Take in reports as they came after they were declared missing: select, then confirm."""
-    asked = {name: call.field(name) for name in _VIEW if call.field(name)}
-    if call.field("show"):
-        wanted = asked | dict(parse_qsl(call.field("show"), keep_blank_values=True))
-        return await _tickets(call, {name: wanted[name] for name in _VIEW if wanted.get(name)})
-    if not call.field("confirming") and is_by_enter(call):
-        return await _tickets(call, asked)
+    if _asks_for_view(call):
+        return await _tickets(call, _view(call))
     chosen = list(dict.fromkeys(value for name, value in call.fields if name == "ticket"))
     if not chosen:
-        return await _tickets(call, asked, "Select the reports to take in first.", 422)
+        return await _tickets(call, _view(call), "Select the reports to take in first.", 422)
     ledger = call.service.ledger
 
     def read() -> tuple[list[StoredTicket], list[dict[str, Any]], bool]:
         found, reports, relearns = ledger.tickets_named(chosen), list[dict[str, Any]](), False
         for one in found:
-            sent = [
-                report for event, report in ledger.uncounted(one.number) if one.status == REFUSED
-            ]
+            sent = [report for _, report in ledger.uncounted(one.number) if one.status == REFUSED]
             if not sent:
                 raise LedgerError(f"no late report of {one.site}, {one.request} is on record")
             report = {"ticket": one.ticket} | sent[0]
