@@ -9,6 +9,7 @@ import pytest
 
 import lowswitch as ls
 from ledgers import clock, play
+from lowswitch.ledger import ExpiredError
 from lowswitch.service.roles import API, PAGES
 from served import Served
 
@@ -18,6 +19,7 @@ PATHS = {
     "reject": "/decide",
     "revoke": "/tokens/revoke",
     "missing_many": "/missing",
+    "amend_many": "/late",
     "set_quorum": "/quorum",
     "cap_trial": "/cap",
 }
@@ -62,6 +64,8 @@ def by_page(served, role, action, body):
         fields["decision"] = f"{verb} {'all' if rows is None else 'selected'}"
     if action == "amend":
         fields |= {name: fields.pop(f"{name}s") for name in ("state", "reward")}
+    if action == "amend_many":
+        fields["ticket"] = [one["ticket"] for one in fields.pop("reports")]
     if "share" in fields:
         fields["share"] = 100 * fields["share"]
     for names, name in (("actions", "action"), ("tickets", "ticket")):
@@ -168,6 +172,15 @@ def told_ticket(served):
     return {"ticket": name, **STEPS, "rewards": [0.5, 0.0, 0.0], **REASON}
 
 
+def late_ticket(served):
+    """A ticket that was declared missing, with the report that came after that."""
+    name = served.ledger.ask("here", f"late {served.ledger.status().events}").ticket
+    served.ledger.missing(name, "lost", by="me")
+    with pytest.raises(ExpiredError):
+        served.ledger.tell(name, *STEPS.values())
+    return {"reports": [{"ticket": name, **STEPS}], **REASON}
+
+
 VETO_LIFTED = {"rows": [["1", "1"]], "actions": ["1"], **REASON}
 STEPS = {"states": ["0"] * 3, "actions": ["0"] * 3, "rewards": [0.0] * 3}
 DONE = {
@@ -177,6 +190,7 @@ DONE = {
     "forbid": ("forbid", VETO),
     "lift": ("lift", vetoed),
     "correct a report": ("amend", told_ticket),
+    "take in a late report": ("amend_many", late_ticket),
     "propose": ("propose", {}),
     "declare missing": ("missing_many", ticket()),
     "revoke": ("revoke", stranger),

@@ -463,7 +463,7 @@ def test_selected_reports_survive_a_filter(tmp_path):
     with Served(tmp_path, **WARD) as served:
         session = served.login("operator")
         first, second = (served.ledger.ask(site, "p1").ticket for site in ("north", "south"))
-        page = served.post("/missing", session, ticket=[first], show="all", site="south")[2]
+        page = served.post("/missing", session, ticket=[first], show="select=all", site="south")[2]
         text = page.decode()
         assert f'type="hidden" name="ticket" value="{first}"' in text
         assert f'name="ticket" value="{second}" checked' in text

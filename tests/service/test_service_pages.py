@@ -232,7 +232,9 @@ def test_no_page_has_a_script_a_style_or_a_foreign_address(served):
         assert tags.names.isdisjoint({"script", "img", "u", "s", "i", "iframe", "style"}), path
         assert not any(name.startswith("on") or name == "style" for name, _ in tags.values), path
         addresses = {value for name, value in tags.values if name in ("href", "src", "action")}
-        assert all(value.startswith(("/", "#main", "#words")) for value in addresses), path
+        assert all(value.startswith(("/", "#main", "#words", "#settle")) for value in addresses), (
+            path
+        )
         assert "right49" not in text, path
         assert text.count("<form") == text.count('method="post"') + text.count('method="get"')
         for form in re.findall(r'<form[^>]*method="post".*?</form>', text, re.DOTALL):
@@ -478,7 +480,7 @@ def test_open_reports_are_settled_before_a_proposal(tmp_path):
         assert form.count('name="reward"') == 3
         right = {"state": ["ill"] * 3, "action": ["watch"] * 3, "reward": ["1", "0.5", "0"]}
         sheet = served.post("/amend", operator, ticket=ticket, **right)[2].decode()
-        assert "→ 1, 0.5, 0." in sheet
+        assert "Visit 2, reward: " in sheet
         served.post("/amend", operator, ticket=ticket, reason="typing error", **right, **SURE)
         (event,) = ledger.newest(1, kind="amended")
         assert event.payload["rewards"] == [1.0, 0.5, 0.0]

@@ -44,7 +44,7 @@ KINDS = {
     "missing": Kind(word="declared missing", learn_later=True, has_report=True),
     "refused": Kind(word="report refused", learn_later=True),
     "conflict": Kind(word="contradicting report", learn_later=True),
-    "amended": Kind("amended a report", word="report corrected", has_report=True, is_idle=True),
+    "amended": Kind("corrected a report", word="report corrected", has_report=True, is_idle=True),
     "met": Kind("asked for a proposal", word="proposal asked for", ends_proposal=True),
     "proposed": Kind("was proposed", word="proposal"),
     "approved": Kind(

@@ -38,7 +38,7 @@ def exported(ledger: Reading, kind: str) -> Iterator[str]:
     require_word("kind", kind, ("jsonl", "csv"))
     total, _ = ledger.store.head()
     if kind == "csv":
-        yield _cells(list(_COLUMNS))
+        yield cells(list(_COLUMNS))
     for first in range(1, total + 1, _PIECE):
         piece = list(itertools.islice(ledger.events(first), min(_PIECE, total + 1 - first)))
         for event in piece:
@@ -47,10 +47,11 @@ def exported(ledger: Reading, kind: str) -> Iterator[str]:
 
 def _row(event: Event) -> str:
     values = [event.time, event.actor, event.role, event.kind, canonical(event.payload)]
-    return _cells([event.seq, *map(harmless, values), event.previous, event.hash])
+    return cells([event.seq, *map(harmless, values), event.previous, event.hash])
 
 
-def _cells(values: list[Any]) -> str:
+def cells(values: list[Any]) -> str:
+    """A line of a table, with commas between its cells."""
     line = io.StringIO(newline="")
     csv.writer(line).writerow(values)
     return line.getvalue()

@@ -43,9 +43,8 @@ class Feature:
         high = math.inf if self.high is None else self.high
         if not low <= value <= high:
             raise LedgerError(
-                f"{self.name} is {self.amount(value)}, outside of the declared range {self.range};"
-                " the report is refused and its ticket stays open: correct the value, and tell it"
-                " again"
+                f"{self.name} is {self.amount(value)}, outside of the declared range {self.range},"
+                " so the report was not recorded; correct the value, and send it again"
             )
 
     @property

@@ -19,6 +19,7 @@ from lowswitch.ledger.errors import BrokenError, LedgerError, StorageError, Unkn
 from lowswitch.ledger.events import GENESIS, Event, canonical, read_event, read_time
 from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.responses import (
+    SHOWN,
     Certificate,
     Chart,
     ProposalView,
@@ -32,13 +33,15 @@ from lowswitch.ledger.snapshot import binds, is_whole, state_of
 from lowswitch.ledger.state import OPEN, STATUSES, State, proposal_hash
 from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.table_terms import TableTerms
-from lowswitch.ledger.terms import Terms
+from lowswitch.ledger.terms import Report, Terms
 from lowswitch.show.text import counted
 
 if TYPE_CHECKING:
     from lowswitch.learners.judgement import Judgement
     from lowswitch.ledger.anchors import Known
 
+_UNCOUNTED = ("refused", "conflict")  # kinds of events with a report that is not counted
+_MOST_UNCOUNTED = 10  # of a ticket
 _QUICK = 5000  # events that are replayed while somebody waits for a page
 
 
@@ -235,13 +238,45 @@ class Reading:
         return TicketView(*ticket[:6], asked)
 
     def list_tickets(
-        self, status: str = OPEN, *, site: str | None = None, most: int | None = None
+        self,
+        status: str | None = OPEN,
+        *,
+        site: str | None = None,
+        most: int | None = None,
+        after: int = 0,
+        part: str = "",
     ) -> list[TicketView]:
-        """The first tickets of a status, and of a site, with the time when they were asked for."""
-        require_word("status", status, STATUSES)
+        """The first tickets of a status, and of a site, with the time when they were asked for.
+
+        status: None for every one. after, part: only tickets with a larger number, and those in
+        whose request these characters are, or with which the ticket begins.
+        """
+        if status is not None:
+            require_word("status", status, STATUSES)
         with self._lock:
-            found = list(self.store.tickets(status, site=site, most=most))
-            return [self._shown(one) for one in found]
+            found = self.store.tickets(status, site=site, most=most, after=after, part=part)
+            return [self._shown(one) for one in list(found)]
+
+    def tickets_called(self, names: Sequence[str]) -> dict[str, list[StoredTicket]]:
+        """The tickets that people call by these names: a ticket, its beginning, or a request."""
+        with self._lock:
+            found = sorted(self.store.tickets_called(names, SHOWN))
+        return {
+            name: [
+                one
+                for one in found
+                if name == one.request or (len(name) >= SHOWN and one.ticket.startswith(name))
+            ]
+            for name in names
+        }
+
+    def open_by_site(self) -> list[tuple[str, int, str]]:
+        """Each site with open tickets: how many, and when the oldest one was asked for."""
+        with self._lock:
+            return [
+                (site, count, views.event_of(*self.store.event(asked)).time)
+                for site, count, asked in self.store.open_by_site()
+            ]
 
     def tickets_named(self, names: Sequence[str]) -> list[StoredTicket]:
         """The tickets of these names, in the order in which they were issued."""
@@ -257,13 +292,59 @@ class Reading:
         empty: dict[str, Any] = {"states": [], "actions": [], "rewards": [], "ended": "whole"}
         if known.report is None:
             return known, empty
-        payload = views.payload_of(*self.store.event(known.report))
-        return known, {
+        return known, self._labelled(views.payload_of(*self.store.event(known.report)))
+
+    def _labelled(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """A recorded report by its labels."""
+        return {
             "states": self.terms.state_names(payload["states"]),
             "actions": [self.terms.labels["action"][a] for a in payload["actions"]],
             "rewards": payload["rewards"],
             "ended": payload["ended"],
+            "propensities": payload.get("propensities"),
         }
+
+    def uncounted(self, number: int) -> list[tuple[Event, dict[str, Any]]]:
+        """What a site reported on a ticket and nobody counts, with labels, the newest first.
+
+        It came after the ticket was declared missing, or contradicts the report that came before.
+        """
+        with self._lock:
+            known = self.store.ticket_numbered(number)
+            rows = [
+                row for kind in _UNCOUNTED for row in self.store.sent(kind, number, _MOST_UNCOUNTED)
+            ]
+            used = None if known.report is None else self.store.event(known.report)
+        taken = None if used is None else Report.from_payload(views.payload_of(*used))
+        found = sorted((views.event_of(*row) for row in rows), key=lambda one: -one.seq)
+        return [
+            (one, self._labelled(one.payload))
+            for one in found
+            if Report.from_payload(one.payload) != taken
+        ]
+
+    def settled_by(self, tickets: Sequence[str]) -> dict[str, Event]:
+        """The events with the reports of tickets, or that declared them missing."""
+        found = [one for one in self.tickets_named(tickets) if one.report is not None]
+        return {one.ticket: views.event_of(*self.store.event(one.report or 0)) for one in found}
+
+    def require_correction(
+        self,
+        ticket: str,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        ended: str,
+        propensities: Any = None,
+    ) -> bool:
+        """Refuse a correction that is no report; return whether it changes what was learned."""
+        known, _ = self.report_of(ticket)
+        if known.status == OPEN:
+            raise LedgerError(f"ticket {ticket} is open; tell it")
+        state = self._ready()
+        policy = state.versions[known.version - 1]
+        self.terms.report(known.number, policy, states, actions, rewards, ended, propensities)
+        return known.number <= state.through
 
     def tickets(self, status: str) -> Iterator[StoredTicket]:
         """The tickets that are open, waiting, learned, missing or refused."""

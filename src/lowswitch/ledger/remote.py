@@ -295,6 +295,14 @@ class Remote:
         body = {"ticket": ticket, "ended": ended, "reason": reason}
         return Told(**self._do("/api/amend", request, **body, **seen))
 
+    def amend_many(
+        self, reports: Sequence[dict[str, Any]], *, reason: str, request: str | None = None
+    ) -> list[Told]:
+        """Correct many reports at once: all of them, or none if one is refused."""
+        given = [plain(one) for one in reports]
+        done = self._do("/api/corrections", request, reports=given, reason=reason)
+        return [Told(**one) for one in done]
+
     def verify(self) -> dict[str, Any]:
         """Let the server replay everything from the start; wait for what it finds."""
         before = self._get("/api/verdict")["last"]

@@ -267,16 +267,51 @@ class Store(ABC):
         return StoredTicket(*rows[0])
 
     def tickets(
-        self, status: str, *, site: str | None = None, most: int | None = None
+        self,
+        status: str | None,
+        *,
+        site: str | None = None,
+        most: int | None = None,
+        after: int = 0,
+        part: str = "",
     ) -> Iterator[StoredTicket]:
-        """The first tickets of a status, and of a site, in their order; by default all."""
-        sql, values = f"SELECT {_TICKET} FROM tickets WHERE status = ?", list[Any]([status])
-        if site is not None:
-            sql, values = f"{sql} AND site = ?", [*values, site]
-        sql += " ORDER BY number"
+        """The first tickets of a status, and of a site, in their order; by default all.
+
+        status: None for every one. after: only tickets with a larger number. part: only those in
+        whose request it is, or with which the ticket begins.
+        """
+        asked: dict[str, list[Any] | None] = {
+            "number > ?": [after],
+            "status = ?": None if status is None else [status],
+            "site = ?": None if site is None else [site],
+        }
+        quoted = _LIKE.sub(r"~\1", part.lower())
+        found = "(LOWER(request) LIKE ? ESCAPE '~' OR ticket LIKE ? ESCAPE '~')"
+        asked[found] = [f"%{quoted}%", f"{quoted}%"] if part else None
+        given = {test: values for test, values in asked.items() if values}
+        sql = f"SELECT {_TICKET} FROM tickets WHERE {' AND '.join(given)} ORDER BY number"
+        values = [value for some in given.values() for value in some]
         if most is not None:
             sql, values = f"{sql} LIMIT ?", [*values, most]
         yield from (StoredTicket(*row) for row in self.stream(sql, *values))
+
+    def tickets_called(self, names: Sequence[str], begin: int) -> Iterator[StoredTicket]:
+        """The tickets that people call so: by name, by its first characters, or by the request.
+
+        begin: how many characters of a ticket people are shown.
+        """
+        for first in range(0, len(names), _AT_ONCE):
+            some = names[first : first + _AT_ONCE]
+            marks = ", ".join("?" * len(some))
+            tests = (f"{one} IN ({marks})" for one in (f"SUBSTR(ticket, 1, {begin})", "request"))
+            sql = f"SELECT {_TICKET} FROM tickets WHERE {' OR '.join(tests)}"
+            begins = [name[:begin] for name in some]
+            yield from (StoredTicket(*row) for row in self.execute(sql, *begins, *some))
+
+    def open_by_site(self) -> list[tuple[str, int, int]]:
+        """Each site with open tickets: how many, and the event that asked for the first one."""
+        sql = "SELECT site, COUNT(*), MIN(asked) FROM tickets WHERE status = 'open' GROUP BY site"
+        return [(site, int(n), int(asked)) for site, n, asked in self.execute(f"{sql} ORDER BY 1")]
 
     def all_tickets(self) -> Iterator[StoredTicket]:
         yield from map(
@@ -288,11 +323,12 @@ class Store(ABC):
         some = "SELECT 1 FROM tickets WHERE status = 'open' AND site = ? LIMIT ?"
         return int(self.execute(f"SELECT COUNT(*) FROM ({some}) AS found", site, most)[0][0])
 
-    def conflicts(self, number: int, most: int) -> list[Row]:
-        """The first reports on record that contradict that of a ticket."""
+    def sent(self, kind: str, number: int, most: int) -> list[Row]:
+        """The first events of a kind in which a site reported on a ticket."""
         return self.execute(
-            f"SELECT {_EVENT} FROM {self.events} WHERE kind = 'conflict' AND seq > 0"
+            f"SELECT {_EVENT} FROM {self.events} WHERE kind = ? AND seq > 0"
             " AND body LIKE ? ORDER BY seq LIMIT ?",
+            kind,
             f'%"number":{number},%',
             most,
         )

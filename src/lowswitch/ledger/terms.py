@@ -420,8 +420,8 @@ class Terms(ABC):
         low, high = self.rewards
         if not (is_number(value) and low <= value <= high):
             raise LedgerError(
-                f"the reward {value!r} is outside of the declared range [{low:g}, {high:g}], so the"
-                " report is refused and its ticket stays open; correct it, and tell it again"
+                f"the reward {value!r} is outside of the declared range [{low:g}, {high:g}], so"
+                " the report was not recorded; correct it, and send it again"
             )
         return float(value)
 

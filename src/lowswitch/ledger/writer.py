@@ -286,7 +286,7 @@ class Writer:
 
         The same one is recorded once, and of each ticket only the first few.
         """
-        stored = self.store.conflicts(number, _MOST_CONFLICTS)
+        stored = self.store.sent("conflict", number, _MOST_CONFLICTS)
         seen = [views.payload_of(*row) for row in stored]
         seen += [
             one.payload

@@ -18,6 +18,7 @@ _WORDS = {  # what the ledger does meanwhile, for those who wait
     "approve": "deploy a version and plan what is left",
     "reject": "plan without the rejected rows",
     "amend": "replay the run with a corrected report",
+    "amend_many": "replay the run with corrected reports",
     "rollback": "roll back",
     "cap_trial": "cap the trial and plan again",
 }

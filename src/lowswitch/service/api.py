@@ -11,12 +11,11 @@ import dataclasses
 import functools
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
-from msgspec.structs import asdict
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from lowswitch.ledger import (
@@ -157,7 +156,7 @@ async def act(call: Call) -> Response:
 async def tell(call: Call) -> Response:
     """Reports of the site that tells them."""
     reports = checked(parsed(call.body), "tell")["reports"]
-    own = [asdict(report) | {"site": call.who} for report in reports]
+    own = [report | {"site": call.who} for report in reports]
     answers = await call.service.engine.tell(own)
     return _json({"answers": facts(answers)})
 
@@ -271,16 +270,20 @@ async def export(call: Call) -> Response:
     kind = query(call.request, "kind").get("kind", "jsonl")
     if kind not in ("jsonl", "csv"):
         raise RefusedError(400, f"kind must be jsonl or csv, not {kind!r}")
-    name = f'attachment; filename="events.{kind}"'
-    media = "text/csv; charset=utf-8" if kind == "csv" else "application/jsonl"
-    pieces = _pieces(call, kind)
-    return StreamingResponse(pieces, media_type=media, headers={"Content-Disposition": name})
+    return download(call, f"events.{kind}", lambda reader: exported(reader, kind))
 
 
-async def _pieces(call: Call, kind: str) -> AsyncIterator[bytes]:
+def download(call: Call, name: str, lines_of: Callable[[Ledger], Iterator[str]]) -> Response:
+    """Lines that are read from the ledger, as a file."""
+    media = "text/csv; charset=utf-8" if name.endswith(".csv") else "application/jsonl"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(_pieces(call, lines_of), media_type=media, headers=headers)
+
+
+async def _pieces(call: Call, lines_of: Callable[[Ledger], Iterator[str]]) -> AsyncIterator[bytes]:
     """Lines in pieces, each read in a thread when the one before it is sent."""
     with call.service.reading() as reader:
-        lines = exported(reader, kind)
+        lines = lines_of(reader)
 
         def some() -> bytes:
             return "".join(itertools.islice(lines, 1000)).encode()
@@ -435,6 +438,11 @@ async def missing_many(call: Call) -> Response:
 async def amend(call: Call) -> Response:
     """Correct a report, which takes a replay of the run."""
     return _json(facts(await _act(call)))
+
+
+async def amend_many(call: Call) -> Response:
+    """Correct several reports, all or none, which takes one replay of the run."""
+    return _json([facts(one) for one in await _act(call)])
 
 
 async def tokens(call: Call) -> Response:

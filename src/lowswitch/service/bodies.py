@@ -180,6 +180,11 @@ class Amendment(Report, kw_only=True):
     request: Text | None = None
 
 
+class Amendments(Named, kw_only=True):
+    reports: Annotated[list[Report], Some]
+    reason: Text
+
+
 class Reason(Named, kw_only=True):
     reason: Text
 
@@ -274,6 +279,7 @@ BODIES: dict[str, type[Body]] = {
     "missing": Loss,
     "missing_many": Losses,
     "amend": Amendment,
+    "amend_many": Amendments,
     "revoke": Revocation,
     "rows": Rows,
 }
@@ -299,7 +305,7 @@ _WORDS = {  # of msgspec, and ours
 def checked(value: Any, action: str) -> dict[str, Any]:
     """The fields of a body, once they are known to be those of an action."""
     try:
-        return msgspec.structs.asdict(msgspec.convert(value, BODIES[action]))
+        found = msgspec.structs.asdict(msgspec.convert(value, BODIES[action]))
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$")
         for theirs, ours in _WORDS.items():
@@ -307,6 +313,9 @@ def checked(value: Any, action: str) -> dict[str, Any]:
         raise RefusedError(400, f"{where.strip('`.') or 'the body'} {what[:300]}") from None
     except UnicodeEncodeError:
         raise RefusedError(400, "the name of a field has a character that is no text") from None
+    if "reports" in found:
+        found["reports"] = [msgspec.structs.asdict(report) for report in found["reports"]]
+    return found
 
 
 # ---- forms and addresses -------------------------------------------------------------------------

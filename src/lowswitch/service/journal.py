@@ -224,6 +224,11 @@ class Journal:
         earlier = (self.marks[i] for i in range(at - 1, -1, -1))
         return next((mark for mark in earlier if kind in (None, mark.kind)), None)
 
+    def after(self, seq: int) -> Mark | None:
+        """The first mark after an event."""
+        at = bisect.bisect_right(self.marks, seq, key=lambda mark: mark.seq)
+        return self.marks[at] if at < len(self.marks) else None
+
 
 def _in_trial(rows: list[dict[str, Any]]) -> frozenset[tuple[int, int]]:
     """The proposed rows of which the first policy, which may be a protocol, stays as it is."""
@@ -246,6 +251,6 @@ def _facts(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
     names = (
         *("reason", "rows", "version", "forever", "visits", "to", "number", "proposal", "source"),
         *("date", "early", "part", "share", "actions", "instead", "quorum", "motion", "kind"),
-        *("confirmed", "decision"),
+        *("confirmed", "decision", "was"),
     )
     return {name: payload[name] for name in names if name in payload}

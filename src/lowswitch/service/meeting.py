@@ -157,18 +157,18 @@ async def propose(call: Call) -> Response:
                 if known.view is None
                 else "It replaces the pending proposal. The budget counts the two as one."
             )
-        lines += [
-            f"{one.by}'s request ({_small(standing.title_of(known, one.kind, one.decision))}) falls"
-            " away."
-            for one in known.motions
-            if "proposal" in one.decision
-        ]
+        lines += standing.falling(known)
         left_out = run.waiting + run.open
         warnings = list[str]()
         if run.waiting:
             warnings.append(f"{run.behind}. They would not be counted in.")
         if run.open:
             warnings.append(f"{counted(run.open, 'report', 'is', 'are')} still open.")
+        if run.refused:
+            late = counted(run.refused, "report")
+            warnings.append(
+                f"{late} came after being declared missing. They would not be counted in."
+            )
         button = "Ask for a proposal"
         if left_out:
             button += f" without {counted(left_out, 'report')}"

@@ -45,7 +45,9 @@ from lowswitch.service.meeting import thaw as thaw
 from lowswitch.service.render import HERE, after, catch_up, filled_in, is_by_enter, show, templates
 from lowswitch.service.reports import amend as amend
 from lowswitch.service.reports import amend_form as amend_form
+from lowswitch.service.reports import late as late
 from lowswitch.service.reports import missing as missing
+from lowswitch.service.reports import ticket_list as ticket_list
 from lowswitch.service.reports import tickets as tickets
 from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
@@ -140,6 +142,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
     terms, run, view = known.terms, known.run, known.view
     names = ("learned", "waiting", "open", "missing", "refused", "frozen_out")
     said = {"waiting": "waiting behind an open one", "frozen_out": "open while paused"}
+    said["refused"] = "came too late"
     parts = [(said.get(name, name), getattr(run, name)) for name in names]
     return await show(
         call,
@@ -179,6 +182,9 @@ def _todo(call: Call, known: Known) -> list[tuple[str, str, str]]:
         held = f", and {counted(run.waiting, 'other')} wait behind them" if run.waiting else ""
         said = f"{counted(overdue, 'report', 'is', 'are')} open{held}."
         found.append((said, "/tickets", "Settle them"))
+    if role == table.OPERATOR and run.refused:
+        said = f"{counted(run.refused, 'report')} came after being declared missing."
+        found.append((said, "/tickets?status=refused", "Look at what came, and take it in"))
     if role == table.OPERATOR and known.view is None and run.may_ask:
         found.append(("No proposal is pending.", "/proposal", "Ask for one when the board meets"))
     if role == table.AUDITOR:
@@ -492,10 +498,30 @@ async def revoke(call: Call) -> Response:
     given = filled_in(call, "id")
 
     async def sheet() -> Sheet:
-        found = call.service.access.revocable(given.get("id", ""))
-        lines = ["The token stops working at once, and so does every session that began with it."]
-        title = f"Revoke the token of {found.name} ({found.role})"
-        return Sheet(f"{title}?", title, lines, back="/tokens", css="stop", has_reason=False)
+        known, time = call.service.access.tokens(), now()
+        identity = call.service.access.revocable(given.get("id", "")).id
+        found = next(one for one in known if one.id == identity)
+        same = [one for one in known if (one.name, one.role) == (found.name, found.role)]
+        left = sum(one.works(time) for one in same if one.id != identity)
+        used = f"last used on {display.clock(found.used)}" if found.used else "never used"
+        lines = [
+            f"It was made on {display.clock(found.created)}, and {used}.",
+            "It stops working at once, and so does every session that began with it.",
+        ]
+        warnings = list[str]()
+        if left:
+            lines.append(f"{found.name} has {counted(left, 'other token')} that works.")
+        else:
+            then = (
+                "It can neither enrol nor report until it has a new token"
+                if found.role == table.SITE
+                else f"This person can no longer act as {found.role}"
+            )
+            warnings.append(f"{found.name} has no other token that works. {then}.")
+        title = f"Revoke the token {found.id} of {found.name} ({found.role})"
+        return Sheet(
+            f"{title}?", title, lines, (), warnings, back="/tokens", css="stop", has_reason=False
+        )
 
     return await two_steps(
         call,

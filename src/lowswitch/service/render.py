@@ -91,6 +91,7 @@ async def show(call: Call, name: str, here: str, status: int = 200, **facts: Any
             heed=heed,
             draft=Draft(call.endpoint.path, call.fields),
             note=service.note,
+            time=service.now().isoformat(),
             terms=service.ledger.terms,
             behind=facts["run"].events - service.journal.seq,
             **facts,

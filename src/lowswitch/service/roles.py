@@ -96,6 +96,7 @@ API = (
     Endpoint("POST", "/api/missing", "missing", (OPERATOR,), "declare that no report will come"),
     Endpoint("POST", "/api/lost", "missing_many", (OPERATOR,), "declare that no report will come"),
     Endpoint("POST", "/api/amend", "amend", (OPERATOR,), "correct a report"),
+    Endpoint("POST", "/api/corrections", "amend_many", (OPERATOR,), "correct several reports"),
     Endpoint("GET", "/api/tokens", "tokens", (OPERATOR, AUDITOR), "list the tokens"),
     Endpoint("POST", "/api/tokens/revoke", "revoke", (OPERATOR,), "revoke a token"),
 )
@@ -130,9 +131,11 @@ PAGES = (
     Endpoint("POST", "/rollback", "rollback", (OPERATOR,), "deploy an earlier version again"),
     Endpoint("POST", "/cap", "cap", (OPERATOR,), "let fewer cases enter the trial"),
     Endpoint("GET", "/tickets", "tickets", _READ, "see the reports"),
+    Endpoint("GET", "/tickets.csv", "ticket_list", _READ, "download a list of reports"),
     Endpoint("POST", "/missing", "missing", (OPERATOR,), "declare that no report will come"),
     Endpoint("GET", "/amend", "amend_form", (OPERATOR,), "open a report to correct it"),
     Endpoint("POST", "/amend", "amend", (OPERATOR,), "correct a report"),
+    Endpoint("POST", "/late", "late", (OPERATOR,), "take in reports that came too late"),
     Endpoint("POST", "/tokens/revoke", "revoke", (OPERATOR,), "revoke a token"),
 )
 ENDPOINTS = (*API, *PAGES)

@@ -55,6 +55,7 @@ class Sheet(NamedTuple):
     unlisted: int = 0  # changes beyond the listed ones
     base: int | None = None  # the version that it changes
     replaces: Sequence[int] = ()  # requests of the same person that it takes the place of
+    bound: Sequence[str] = ()  # lines that must be the same when somebody confirms
 
     @property
     def read(self) -> str:
@@ -62,8 +63,9 @@ class Sheet(NamedTuple):
         changes = [[one["where"], one["old"], one["new"]] for one in self.changes]
         names = ("where", "steps", "old", "new", "share")
         trial = [[one[name] for name in names] for one in self.trial]
-        what = [self.title, self.base, changes, trial, self.unlisted, bool(self.consent)]
-        return digest(canonical([*what, list(self.replaces)])) if self.has_reason else ""
+        what: list[Any] = [self.title, self.base, changes, trial, self.unlisted, bool(self.consent)]
+        what += [list(self.replaces), list(self.bound)]
+        return digest(canonical(what)) if self.has_reason else ""
 
 
 # ---- rows of a proposal --------------------------------------------------------------------------

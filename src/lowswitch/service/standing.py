@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from lowswitch.ledger.events import KINDS, makes_version, needs_quorum
 from lowswitch.ledger.responses import MotionView
+from lowswitch.ledger.state import LEARNED
 from lowswitch.policy.tables import played_first
 from lowswitch.service import display, effects, sheets
 from lowswitch.service.effects import Known, law_of
@@ -75,6 +76,15 @@ def title_of(known: Known, kind: str, decision: dict[str, Any]) -> str:
     """What a request asks for, as a verb with its objects."""
     sheet: Sheet = getattr(sheets, kind)(known, decision)
     return sheet.button
+
+
+def falling(known: Known) -> list[str]:
+    """What is said of the requests that fall away when the pending proposal is made anew."""
+    return [
+        f"{one.by}'s request ({_small(title_of(known, one.kind, one.decision))}) falls away."
+        for one in known.motions
+        if "proposal" in one.decision
+    ]
 
 
 def _small(words: str) -> str:
@@ -206,10 +216,22 @@ def _lapse(journal: Journal, asked: Mark) -> Mark | None:
     """The event through which a request could no longer be carried out."""
     later = [mark for mark in journal.marks if mark.seq > asked.seq]
     if "proposal" in asked.facts["decision"]:
-        return next((mark for mark in later if KINDS[mark.kind].ends_proposal), None)
+        return next((mark for mark in later if _ends_proposal(journal, mark)), None)
     if asked.facts["kind"] == "thawed":
         return next((mark for mark in later if mark.kind == "thawed"), None)
     return next((m for m in later if makes_version(m.kind, m.facts) or m.kind == "ended"), None)
+
+
+def _ends_proposal(journal: Journal, mark: Mark) -> bool:
+    """Whether an event ended the pending proposal, as the correction of a learned report does.
+
+    A correction of a report that was declared missing does so if a proposal follows it at once.
+    """
+    if mark.kind != "amended":
+        return KINDS[mark.kind].ends_proposal
+    following = journal.after(mark.seq)
+    remade = following is not None and (following.seq, following.kind) == (mark.seq + 1, "proposed")
+    return remade or mark.facts["was"] == LEARNED
 
 
 def _acted_since(journal: Journal, name: str, seq: int) -> bool:

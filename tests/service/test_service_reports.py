@@ -1,0 +1,296 @@
+"""The pages of reports, as a trial office uses them."""
+
+import csv
+import io
+import re
+
+import numpy as np
+import pytest
+
+import lowswitch as ls
+from lowswitch.ledger import Client, ConflictError, ExpiredError
+from lowswitch.service.reports import pasted_names
+from served import Served
+
+WARD = {
+    "algorithm": ls.psrl(schedule="asked"),
+    "horizon": 3,
+    "states": ["well", "ill"],
+    "actions": ["watch", "drug"],
+    "steps": ["week 0", "week 4", "week 12"],
+    "words": {
+        "episode": "patient",
+        "step": "visit",
+        "state": "finding",
+        "action": "treatment",
+        "reward": "good weeks",
+    },
+    "policy": np.zeros((3, 2), dtype=int),
+    "rewards": (0, 4),
+    "episodes": 900,
+}
+ILL = {"states": ["ill"] * 3, "actions": ["drug"] * 3, "rewards": [1, 2, 3]}
+SURE = {"sure": "1", "confirming": "1"}
+
+
+@pytest.fixture
+def ward(tmp_path):
+    with Served(tmp_path, **WARD, quorum=2) as served:
+        yield served
+
+
+def told(served, name="p1", site="north", **report):
+    """The ticket of a patient whose report came."""
+    ticket = served.ledger.ask(site, name).ticket
+    served.ledger.tell(ticket, **ILL | report)
+    return ticket
+
+
+def lost(served, name="p1", site="north"):
+    """The ticket of a patient who was declared missing, and whose report came after that."""
+    ticket = served.ledger.ask(site, name).ticket
+    served.ledger.missing(ticket, "moved abroad", by="office")
+    with pytest.raises(ExpiredError):
+        served.ledger.tell(ticket, **ILL)
+    return ticket
+
+
+def typed(states=("ill",) * 3, actions=("drug",) * 3, rewards=("1", "2", "3"), ended="whole"):
+    """The fields of the form, one for each visit."""
+    columns = {"state": states, "action": actions, "reward": rewards}
+    return {name: list(values) for name, values in columns.items()} | {"ended": ended}
+
+
+def alert(text):
+    return re.search(r'<p class="wrong" role="alert">(.*?)</p>', text)[1].replace("&#39;", "'")
+
+
+# ---- corrections ---------------------------------------------------------------------------------
+
+
+def test_a_correction_is_told_by_visit_in_the_words_of_the_run(ward):
+    session, ticket = ward.login("operator"), told(ward)
+    right = typed(states=("ill", "ill", "well"), rewards=("1", "2.0", "4"))
+    sheet = ward.post("/amend", session, ticket=ticket, **right)[2].decode()
+    assert "Correct the report of north, p1?" in sheet
+    assert "<li>Week 12, finding: ill → well.</li>" in sheet
+    assert "<li>Week 12, good weeks: 3 → 4.</li>" in sheet
+    assert "week 4" not in sheet.lower()  # 2 and 2.0 are the same
+    sheet = ward.post("/amend", session, ticket=ticket, **typed(ended="truncated"))[2].decode()
+    assert "How it ended: it was seen to its end → it was not seen to its end." in sheet
+    ward.post("/amend", session, ticket=ticket, **right, reason="typing error", **SURE)
+    assert "The report of north, p1 is corrected." in ward.page("/tickets", session)[1]
+    assert ward.ledger.newest(1, kind="amended")[0].payload["rewards"] == [1, 2, 4]
+
+
+WRONG = {
+    "a gap": ({"states": ("ill", "", "ill"), "actions": ("drug", "", "drug"),
+               "rewards": ("1", "", "3")}, "Week 12 is filled in, but week 4 is not complete"),
+    "no treatment": ({"actions": ("drug", "", "drug")}, "Week 4 has no treatment"),
+    "a comma": ({"rewards": ("1,5", "2", "3")}, "Week 0: '1,5' is no number"),
+    "too much": ({"rewards": ("40", "2", "3")}, "outside of the declared range [0, 4]"),
+    "another finding": ({"states": ("il", "ill", "ill")}, "'il'"),
+    "a part": ({"states": ("ill", "", ""), "actions": ("drug", "", ""),
+                "rewards": ("1", "", "")}, "Only 1 of 3 visits are filled in"),
+    "nothing new": ({}, "This is the report of north, p1 as it is on record"),
+    "another end": ({"ended": "never"}, "Choose how it ended"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_correction_stays_in_its_form(ward, name):
+    session, ticket, (fields, says) = ward.login("operator"), told(ward), WRONG[name]
+    status, _, body = ward.post("/amend", session, ticket=ticket, **typed(**fields))
+    text = body.decode()
+    assert status == 422
+    assert says in alert(text)
+    shown = re.findall(r'name="reward" value="([^"]*)"', text)
+    assert shown == list(fields.get("rewards", ("1", "2", "3")))
+
+
+def test_a_state_after_the_last_visit_survives_a_correction(ward):
+    session, ticket = ward.login("operator"), told(ward, states=["ill", "ill", "ill", "well"])
+    form = ward.page(f"/amend?ticket={ticket}", session)[1]
+    assert "after week 12" in form
+    right = typed(states=("ill", "ill", "ill", "well"), rewards=("1", "2", "4"))
+    ward.post("/amend", session, ticket=ticket, **right, reason="typing error", **SURE)
+    (event,) = ward.ledger.newest(1, kind="amended")
+    assert (event.payload["states"], event.payload["rewards"]) == ([1, 1, 1, 0], [1, 2, 4])
+
+
+def test_a_correction_is_bound_to_the_report_that_was_read(ward):
+    session, ticket = ward.login("operator"), told(ward)
+    fields = typed(rewards=("1", "2", "4")) | {"ticket": ticket, "reason": "typing error"}
+    page = ward.post("/amend", session, **fields)[2].decode()
+    read = re.search(r'name="read" value="(\w+)"', page)[1]
+    ward.ledger.amend(ticket, **ILL | {"rewards": [0, 0, 0]}, by="another", reason="seen")
+    status, _, body = ward.post("/amend", session, **fields, **SURE, read=read)
+    assert (status, "is not what you read" in body.decode()) == (409, True)
+
+
+def test_a_correction_ends_requests_on_the_proposal_and_says_so(ward):
+    ledger, session = ward.ledger, ward.login("operator")
+    generator = np.random.default_rng(0)
+    for number in range(40):
+        rewards = 4.0 * generator.random(3)
+        ticket = told(ward, f"p{number}", rewards=rewards.tolist())
+    view = ledger.propose(by="office")
+    ledger.approve(view, by="Dr Vega", reason="minutes 7")
+    right = typed(rewards=("4", "4", "4")) | {"ticket": ticket}
+    sheet = ward.post("/amend", session, **right)[2].decode()
+    assert "The pending proposal is made anew" in sheet
+    assert re.search(r"Dr Vega(&#39;|')s request \(approve .*\) falls away", sheet)
+    ward.post("/amend", session, **right, reason="typing error", **SURE)
+    assert ledger.motions() == []
+    ledger.propose(by="somebody else")
+    for path in ("/", "/proposal"):
+        text = ward.page(path, ward.login("reviewer"))[1]
+        assert "when the operator corrected a report" in text
+        assert "somebody else asked for a new proposal" not in text
+
+
+# ---- reports that came too late ------------------------------------------------------------------
+
+
+def test_a_late_report_is_shown_as_it_came(ward):
+    session, ticket = ward.login("operator"), lost(ward)
+    status = ward.page("/", session)[1]
+    assert "1 report came after being declared missing." in status
+    sheet = ward.post("/propose", session)[2].decode()
+    assert "1 report came after being declared missing. " in sheet
+    text = ward.page("/tickets?status=refused", session)[1]
+    assert "by office: moved abroad" in text
+    form = ward.page(f"/amend?ticket={ticket}", session)[1]
+    assert "Enter the report of north, p1" in form
+    assert "north sent this report after it was declared missing" in form
+    assert re.findall(r'name="reward" value="([^"]*)"', form) == ["1", "2", "3"]
+    other = typed(rewards=("4", "4", "4"))
+    again = ward.post("/amend", session, ticket=ticket, **other | {"state": ["", "ill", "ill"]})
+    assert "<h2>north sent this</h2>" in again[2].decode()  # beside what somebody typed instead
+
+
+def test_late_reports_are_taken_in_together(ward):
+    session = ward.login("operator")
+    tickets = [lost(ward, f"p{number}") for number in range(3)]
+    sheet = ward.post("/late", session, ticket=tickets)[2].decode()
+    assert "Take in 3 late reports?" in sheet
+    assert "North: p0, p1, p2." in sheet
+    ward.post("/late", session, ticket=tickets, reason="they came", **SURE)
+    run = ward.ledger.status()
+    assert (run.learned, run.refused, run.missing) == (3, 0, 0)
+    events = ward.ledger.newest(3, kind="amended")
+    assert [event.payload["rewards"] for event in events] == [[1, 2, 3]] * 3
+    assert ward.post("/late", session)[0] == 422
+    refused = ward.post("/late", session, ticket=tickets[:1])
+    assert (refused[0], "no late report of north, p0" in refused[2].decode().lower()) == (422, True)
+
+
+def test_a_contradicting_report_is_shown_where_it_is_corrected(ward):
+    session, ticket = ward.login("operator"), told(ward)
+    with pytest.raises(ConflictError):
+        ward.ledger.tell(ticket, **ILL | {"rewards": [4, 4, 4]})
+    form = ward.page(f"/amend?ticket={ticket}", session)[1]
+    assert "<h2>north sent this</h2>" in form
+    (event,) = ward.ledger.newest(1, kind="conflict")
+    form = ward.page(f"/amend?ticket={ticket}&event={event.seq}", session)[1]
+    assert re.findall(r'name="reward" value="([^"]*)"', form) == ["4", "4", "4"]
+
+
+def test_a_client_corrects_many_reports_at_once(ward):
+    tickets = [told(ward, f"p{number}") for number in range(2)]
+    reports = [{"ticket": one, **ILL, "rewards": [4, 4, 4]} for one in tickets]
+    with Client(ward.url, ward.tokens["operator"]) as client:
+        done = client.amend_many(reports, reason="checked", request="once")
+        assert client.amend_many(reports, reason="checked", request="once") == done
+    assert [one.ticket for one in done] == tickets
+    assert ward.ledger.status().events == done[-1].event
+
+
+# ---- lists ---------------------------------------------------------------------------------------
+
+
+def test_every_report_can_be_found_and_listed(ward):
+    session = ward.login("operator")
+    for number in range(205):
+        told(ward, f"p{number:03}")
+    first = ward.page("/tickets?status=learned", session)[1]
+    assert first.count("<strong>p") == 200
+    (last,) = re.findall(r'after=(\d+)"', first)
+    second = ward.page(f"/tickets?status=learned&after={last}", session)[1]
+    assert re.findall(r"<strong>(p\d+)", second) == [f"p{n}" for n in range(200, 205)]
+    found = ward.page("/tickets?search=P203", session)[1]
+    assert re.findall(r"<strong>(p\d+)", found) == ["p203"]
+    assert ">correct</a>" in found
+    assert "No patient fits." in ward.page("/tickets?search=%25", session)[1]
+    told(ward, "=1+1", site="south")
+    _, headers, body = ward.request(
+        "GET", "/tickets.csv?status=learned", headers={"Cookie": session[0]}
+    )
+    rows = list(csv.reader(io.StringIO(body.decode())))
+    assert headers["content-disposition"] == 'attachment; filename="reports-learned.csv"'
+    assert rows[0] == ["ticket", "number", "site", "patient", "enrolled", "status"]
+    assert (len(rows), rows[-1][2:4]) == (207, ["south", "'=1+1"])
+    assert ward.page("/tickets.csv?status=none", session)[0] == 400
+
+
+def test_the_next_tickets_are_selected_with_the_first_ones(ward):
+    session = ward.login("operator")
+    tickets = [one.ticket for one in ward.ledger.ask_many("north", [f"p{n}" for n in range(201)])]
+    page = ward.post("/missing", session, show="select=all")[2].decode()
+    assert page.count(" checked") == 200
+    page = ward.post("/missing", session, ticket=tickets[:200], show="after=200")[2].decode()
+    assert page.count('type="hidden" name="ticket"') == 200
+    assert f'type="checkbox" name="ticket" value="{tickets[200]}"' in page
+
+
+def test_open_reports_are_counted_for_each_site(ward):
+    session = ward.login("operator")
+    ward.ledger.ask_many("north", ["p1", "p2"])
+    ward.ledger.ask("south", "p3")
+    text = ward.page("/tickets", session)[1]
+    owing = re.findall(r'">(\w+)</a></th><td class="n">(\d+)</td>', text)
+    assert owing == [("north", "2"), ("south", "1")]
+
+
+def test_the_names_in_a_table():
+    text = "ticket,site\nt1,north\n\n p 2 ;south\np3\t1\n" + '"p,4",x\np3\n'
+    assert pasted_names(text) == ["t1", "p 2", "p3", "p,4"]
+
+
+def test_reports_are_pasted_by_the_names_that_people_see(ward):
+    session = ward.login("operator")
+    issued = ward.ledger.ask_many("north", ["patient 1", "patient 2", "patient 3"])
+    pasted = f"ticket,site\n{issued[0].ticket[:12]},north\npatient 2\n{issued[2].ticket}\n"
+    sheet = ward.post("/missing", session, pasted=pasted)[2].decode()
+    assert "Declare 3 reports missing?" in sheet
+    assert "North: patient 1, patient 2, patient 3." in sheet
+    assert "The newest of them was enrolled" in sheet
+    ward.ledger.ask("south", "patient 1")
+    told(ward, "patient 4")
+    for name, says in (
+        ("patient 9", "No patient and no ticket is called 'patient 9'"),
+        ("patient 1", "is a patient of several sites (north, south)"),
+        ("patient 4", "the report of north, patient 4 is not open, but waiting"),
+        (issued[0].ticket[:4], "No patient and no ticket"),
+    ):
+        status, _, body = ward.post("/missing", session, pasted=f"{name}\n")
+        assert status in (404, 422)
+        assert says.lower() in alert(body.decode()).lower()
+        assert f'maxlength="60000">{name}' in body.decode()
+
+
+# ---- tokens --------------------------------------------------------------------------------------
+
+
+def test_a_token_is_revoked_by_its_id_and_with_what_follows(ward):
+    session = ward.login("operator")
+    only = ward.tokens["site"].partition(".")[0]
+    sheet = ward.post("/tokens/revoke", session, id=only)[2].decode()
+    assert f"Revoke the token {only} of the site (site)?" in sheet
+    assert "never used" in sheet
+    assert "The site has no other token that works. It can neither enrol nor report" in sheet
+    ward.access.rotate(only, days=90, by="office")
+    sheet = ward.post("/tokens/revoke", session, id=only)[2].decode()
+    assert "The site has 1 other token that works." in sheet
+    page = ward.page("/tokens", session)[1]
+    assert "replaced, still works" in page
