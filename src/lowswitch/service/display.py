@@ -138,16 +138,18 @@ def forbidden(terms: TableTerms, chart: Chart, journal: Journal) -> dict[str, An
     places, by = np.argwhere(~chart.allowed).tolist(), vetoes(terms, journal)
     found = dict[tuple[int, int], list[tuple[int, int]]]()  # by action and event
     for h, x, a in sorted(places[:MOST_FORBIDDEN], key=lambda place: (place[2], place[1])):
-        veto = by.get((h, x, a))
-        at = veto.seq if veto and terms.allowed[h, x, a] else 0
+        veto = by.get((h, x, a)) if terms.allowed[h, x, a] else None
+        at = veto.seq if veto else int(terms.allowed[h, x, a])  # the first event is no veto
         found.setdefault((a, at), []).append((h, x))
     marks = {mark.seq: mark for mark in by.values()}
+    since = {0: "the start of the run"}
+    since |= {at: f"{mark.time[:10]}, {who(mark)}" for at, mark in marks.items()}
     lines = [
         {
             "where": phrases.places_words(terms, rows),
             "action": terms.labels["action"][a],
-            "since": f"{marks[at].time[:10]}, {who(marks[at])}" if at else "the start of the run",
-            "why": marks[at].facts.get("reason", "") if at else "",
+            "since": since.get(at, ""),
+            "why": marks[at].facts.get("reason", "") if at in marks else "",
             "liftable": [f"{h}:{x}" for h, x in rows if terms.allowed[h, x, a]],
         }
         for (a, at), rows in found.items()
@@ -466,7 +468,7 @@ def _wished_approval(terms: Terms, asked: dict[str, Any]) -> str:
     elif asked["whole"] and part is None:
         said = "approve the proposal"
     elif part is None and asked["in_trial"]:
-        said = f"{changes}, with the proposed trial"
+        said = f"{changes}, with the proposed trial" if rows else "approve the proposed trial"
     else:
         said = changes
     return sentence(phrases.several([one for one in (said, limit) if one]))

@@ -262,12 +262,12 @@ def _options(
         found.append(("approve protocol", f"Approve {all_of_them}{keep}"))
         alone = f"{fate[:1].upper()}{fate[1:]}, keep the present protocol"
         found.append(("approve trial", alone))
-        if new and runs:
-            found.append(("approve end", "End the trial, keep the present protocol"))
     elif changes:
         found.append(("approve all", f"Approve {all_of_them}"))
     else:
         found.append(("approve all", "Approve the trial" if new else "End the trial"))
+    if new and runs:
+        found.append(("approve end", "End the trial, keep the present protocol"))
     for word, as_good in AT_LEAST.items():
         some = [one for one in as_good if counts[one]]
         if counts[word] and (n := sum(counts[one] for one in some)) < changes:
