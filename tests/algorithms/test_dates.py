@@ -26,7 +26,7 @@ def reason_of(address, proposal):
     """What the console says of why a proposal was made."""
     journal = Journal(Ledger.open(address, read_only=True))
     journal.catch_up()
-    said = why_now(journal, proposal)
+    said = why_now(journal, proposal, journal.reader.terms)
     journal.reader.close()
     return said
 
@@ -151,7 +151,7 @@ def test_a_date_that_passes_while_a_proposal_waits_is_made_up_for(tmp_path):
     assert (second.told, ledger.status().proposed) == (7, 2)
     (met,) = ledger.newest(1, kind="met")
     assert (met.actor, met.payload) == ("ledger", {"date": 6})
-    assert reason_of(address, second).startswith("Its date after episode 6 passed while")
+    assert reason_of(address, second).startswith("Its date after case 6 passed while")
     approve(ledger, second)  # no date has passed since
     assert ledger.proposal() is None
     play(ledger, 2)

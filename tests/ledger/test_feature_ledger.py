@@ -295,7 +295,7 @@ def test_a_veto_forbids_the_new_actions_and_a_rollback_asks_for_them(tmp_path):
     ledger.reject(second, by="pharmacy", reason="interaction", forever=True)
     allowed = ledger.actions_allowed
     assert allowed.tolist() == [[str(a) not in [b for _, b in new] for a in range(4)]]
-    with pytest.raises(LedgerError, match="version 2 plays an action that was forbidden since"):
+    with pytest.raises(LedgerError, match="version 2 gives what was forbidden since"):
         ledger.rollback(2, by="chief", reason="back")
     play(ledger, 6)
     approve(ledger, ledger.propose(by="secretary"))

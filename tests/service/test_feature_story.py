@@ -130,7 +130,7 @@ def follow(fresh, site, reviewer, operator, export):
     assert version == fresh.ledger.version == 5
     assert site.ask("after the veto").act(x).action != SETTINGS.index("fast")
     assert not site.policy.allowed[:, 2].any()
-    with pytest.raises(LedgerError, match="version 4 plays an action that was forbidden since"):
+    with pytest.raises(LedgerError, match="version 4 gives what was forbidden since"):
         operator.rollback(4, reason="back")
     reviewer.lift(None, ["fast"], reason="new spindle")
     assert operator.rollback(3, reason="yield fell") == 6
@@ -307,7 +307,7 @@ def test_the_pages_say_both_parts_and_the_confirmation_what_becomes_of_each(guar
             "",
             "The protocol stays as it is.",
         ),
-        ("approve all", "and the trial for 9 % of new parts?", "10", "Your limit leaves room for"),
+        ("approve all", "and the trial for 9 % of new parts?", "10", "% leaves room for"),
         ("approve all", "Approve the new protocol and end the trial?", "0", "The trial ends"),
     ):
         given = {"proposal": proposal.hash, "decision": decision, "share": trial}

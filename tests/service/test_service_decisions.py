@@ -4,6 +4,7 @@ import itertools
 import re
 import urllib.parse
 from html import unescape
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_an_agreement_on_an_old_page_is_not_taken(clinic):
         "/confirm", roth, motion=motion.number, reason="yes", read=hidden(old, "read"), **SURE
     )
     assert late[0] == 422
-    assert "this request has lapsed" in plain(late[2]).lower()
+    assert "This request does not wait any more. It lapsed on" in plain(late[2])
     assert ledger.version == version
 
 
@@ -89,7 +90,7 @@ def test_a_page_that_was_overtaken_is_read_again(quorum, tmp_path):
         sent = {**veto, "reason": "harm", "consent": "1", **SURE}
         status, _, body = served.post("/forbid", session, **sent, read=hidden(old, "read"))
         assert status == 409
-        assert "Nothing was done: what this decision changes is not what you read" in plain(body)
+        assert "Nothing was done: this is no longer what you read" in plain(body)
         assert ledger.status().events == before
         assert served.post("/forbid", session, **sent, read="")[0] == 409  # nothing was read
         assert served.post("/forbid", session, **sent)[0] == 303
@@ -110,7 +111,8 @@ def test_a_veto_that_brings_something_never_given_is_ticked_and_has_its_evidence
     assert f"{names[now[h, x]]} → {names[new]}" in text
     assert 'name="consent"' in page
     assert "that no patient was ever given there" in text
-    (row,) = ledger.other_changes([(h, x, new)])
+    (row,), worth = ledger.other_changes([(h, x, new)])
+    assert f"Expected: {phrases.gain_words(worth['protocol'], ledger.terms)}" in text
     gain = phrases.amount(row["gain"]["mean"], ledger.terms)
     assert all(column in text for column in ("Gain per 100 patients", "How sure", gain))
     assert f"{visits[h, x, now[h, x]]:,} → 0" in text
@@ -152,6 +154,152 @@ def test_a_request_takes_the_place_of_an_earlier_one_that_it_contradicts(clinic)
     (second,) = ledger.motions()
     assert second.number != first.number
     assert second.decision["reason"] == "minutes 2"
+
+
+def test_the_same_request_is_not_called_a_contradiction(clinic):
+    ledger, vega, roth = clinic.ledger, clinic.login("Dr Vega"), clinic.login("Dr Roth")
+    given = {"proposal": ledger.proposal().hash, "decision": "approve all"}
+    clinic.post("/decide", vega, **given, reason="minutes 1", consent="1", **SURE)
+    page = plain(clinic.post("/decide", vega, **given)[2])
+    assert "You already asked for exactly this (minutes 1)" in page
+    assert "cannot stand" not in page
+    theirs = plain(clinic.post("/decide", roth, **given)[2])
+    assert "Dr Vega already asks for exactly this. Go back and agree to that request" in theirs
+    assert "contradicts" not in theirs
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_request_that_came_while_somebody_read_is_shown_first(clinic, same):
+    ledger, vega, roth = clinic.ledger, clinic.login("Dr Vega"), clinic.login("Dr Roth")
+    view = ledger.proposal()
+    row = changes_of(view)[0]
+    given = {"proposal": view.hash, "row": [key(row)], "decision": "approve selected"}
+    read = hidden(clinic.post("/decide", roth, **given)[2].decode(), "read")
+    if same:
+        clinic.post("/decide", vega, **given, reason="mine", **SURE)
+    else:
+        veto = [(row["step_label"], row["state_label"])], list(row["proposed"]["law"])[:1]
+        ledger.forbid(*veto, by="Dr Vega", reason="two deaths")
+    sent = clinic.post("/decide", roth, **given, reason="minutes", **SURE | {"read": read})
+    assert sent[0] == 409
+    assert "something else was decided or asked for meanwhile" in plain(sent[2])
+    assert [one.by for one in ledger.motions()] == ["Dr Vega"]
+    clinic.post("/decide", roth, **given, reason="minutes", **SURE)
+    assert len(ledger.motions()) == 2
+    page = plain(clinic.page("/", vega)[1])
+    assert ("Is the same as" if same else "Contradicts") + " Dr Roth's request: approve 1" in page
+    assert "Waiting for your agreement" in page
+
+
+def test_a_late_agreement_says_what_became_of_the_request(clinic):
+    ledger, vega, roth = clinic.ledger, clinic.login("Dr Vega"), clinic.login("Dr Roth")
+    given = {"proposal": ledger.proposal().hash, "decision": "approve LIKELY"}
+    clinic.post("/decide", vega, **given, reason="minutes 1", **SURE)
+    (asked,) = ledger.motions()
+    page = clinic.post("/confirm", roth, motion=asked.number)[2].decode()
+    assert 'formaction="/decline"' in page  # who disagrees need not go back
+    clinic.post("/confirm", roth, motion=asked.number, reason="yes", **SURE)
+    late = plain(clinic.post("/confirm", roth, motion=asked.number, reason="again", **SURE)[2])
+    assert "This request was carried out on" in late
+    assert "Dr Vega and Dr Roth approved 9 changes" in late
+    old = plain(clinic.post("/decide", vega, **given, reason="again", **SURE)[2])
+    assert "Meanwhile Dr Vega and Dr Roth approved 9 changes" in old
+    assert given["proposal"][:8] not in old
+    assert "again" in old  # what was typed is not lost
+    sent = ledger.forbid([(0, 0)], ["drug B"], by="Dr Vega", reason="harm")
+    clinic.post("/decline", roth, motion=sent.number, reason="no harm", **SURE)
+    assert "You turned down this request: forbid drug B for" in plain(clinic.page("/", roth)[1])
+    late = plain(clinic.post("/confirm", roth, motion=sent.number, reason="yes", **SURE)[2])
+    assert "Dr Roth turned it down on" in late
+
+
+def test_the_audit_says_of_a_part_with_the_trial_that_it_is_a_part(clinic):
+    ledger, vega = clinic.ledger, clinic.login("Dr Vega")
+    view = ledger.proposal()
+    row = changes_of(view)[0]
+    given = {"proposal": view.hash, "row": [key(row)], "decision": "approve both", "share": "10"}
+    clinic.post("/decide", vega, **given, reason="minutes 1", **SURE)
+    audit = plain(clinic.page("/audit?kind=decisions", vega)[1])
+    where = f"{row['state_label']}, {row['step_label']}"
+    assert (
+        f"asked for this: Approve changes of the protocol for {where}, with the proposed trial and"
+        " limit the trial to at most 10 %"
+    ) in audit
+    page = clinic.page("/audit?kind=decisions", vega)[1]
+    shown = set(re.findall(r"<strong>([a-z ]+)</strong>", page))
+    assert {"request", "approved", "rolled back"} <= shown
+    assert not shown & {"reported", "enrolled", "declared missing", "proposal"}
+
+
+def test_a_trial_that_was_ended_is_not_begun_again_unnoticed(clinic):
+    ledger, vega = clinic.ledger, clinic.login("Dr Vega")
+    okafor = clinic.login("operator")
+    sent = clinic.post("/cap", okafor, share="0", reason="drug supply", **SURE)
+    assert sent[0] == 303
+    page = plain(clinic.page("/timeline", okafor)[1])
+    assert "Done: end the trial. Version 9 is in use for new patients." in page
+    page = plain(clinic.page("/proposal", vega)[1])
+    assert "The learner made it again after the operator ended the trial." in page
+    assert "the operator ended the trial (“drug supply”), so the learner planned again" in page
+    assert "To approve the trial is to begin one again." in page
+    given = {"proposal": ledger.proposal().hash}
+    begins = "This begins a trial again: the operator ended the trial on"
+    assert begins in plain(clinic.post("/decide", vega, **given, decision="approve all")[2])
+    page = plain(clinic.post("/decide", vega, **given, decision="approve protocol")[2])
+    assert begins not in page
+    assert "No trial is running, and none begins." in page
+
+
+def test_a_reviewer_ends_the_trial_by_its_name(clinic):
+    ledger, vega = clinic.ledger, clinic.login("Dr Vega")
+    page = plain(clinic.page("/proposal", vega)[1])
+    assert "End the trial, keep the present protocol" in page
+    assert "Ms Okafor acted last as an operator." in plain(clinic.page("/", vega)[1])
+    given = {"proposal": ledger.proposal().hash, "decision": "approve end"}
+    page = clinic.post("/decide", vega, **given)[2].decode()
+    assert "<h1>End the trial?</h1>" in page
+    assert "The list of the trial differs" not in page
+    clinic.post("/decide", vega, **given, reason="harm", **SURE)
+    (asked,) = ledger.motions()
+    assert (asked.decision["part"], asked.decision["share"]) == ("trial", 0.0)
+
+
+def test_a_rollback_says_what_it_is_expected_to_cost(clinic):
+    ledger = clinic.ledger
+    okafor = clinic.login("operator")
+    page = plain(clinic.post("/rollback", okafor, version="4")[2])
+    now, then = ledger.deployed()[0][0], ledger.policy_of(4)[0]
+    changes = [(h, x, int(then[h, x])) for h, x in np.argwhere(now != then).tolist()]
+    rows, worth = ledger.other_changes(changes)
+    assert f"Expected: {phrases.gain_words(worth['protocol'], ledger.terms)}." in page
+    assert worth["protocol"]["mean"] < max(row["gain"]["mean"] for row in rows)
+    assert "Pays only with" not in page
+    assert "The trial gives for the first time:" in page
+
+
+def test_a_trial_that_goes_on_gives_nothing_for_the_first_time(clinic):
+    vega = clinic.login("Dr Vega")
+    given = {"proposal": clinic.ledger.proposal().hash, "decision": "approve protocol"}
+    page = plain(clinic.post("/decide", vega, **given)[2])
+    assert "The trial stays as it is" in page
+    assert "first time" not in page
+
+
+def test_better_changes_go_with_those_that_are_likely_better():
+    known = SimpleNamespace(
+        protocol=False, terms=SimpleNamespace(word=lambda name: {"action": "treatment"}[name])
+    )
+    counts = dict.fromkeys(phrases.LABELS, 0) | {"IMPROVE": 4, "LIKELY": 7, "UNSURE": 4}
+    options = dict(proposals._options(known, 15, counts, None))
+    assert options["approve IMPROVE"] == "Approve only the 4 marked “better”"
+    assert options["approve LIKELY"] == "Approve only the 11 marked “better” or “likely better”"
+
+
+def test_resuming_says_which_version_goes_on(clinic):
+    okafor = clinic.login("operator")
+    clinic.post("/freeze", okafor, reason="infections")
+    page = plain(clinic.post("/thaw", okafor)[2])
+    assert "New patients follow version 8. 16 % of new patients enter its trial." in page
 
 
 def test_an_approval_of_what_a_veto_forbids_is_warned_of(clinic):

@@ -117,8 +117,8 @@ def test_the_journal_counts_what_the_events_say(tmp_path):
     assert [mark.seq for mark in journal.versions()] == [one.event for one in ledger.versions()]
     assert journal.sites["late"].reports == 1
     proposed = ledger.proposals()[0]
-    assert why_now(journal, proposed) != ""
-    assert why_now(Journal(journal.reader), proposed) == ""  # nothing was read yet
+    assert why_now(journal, proposed, ledger.terms) != ""
+    assert why_now(Journal(journal.reader), proposed, ledger.terms) == ""  # nothing read yet
     with journal._lock:  # somebody else reads for long
         assert not journal.catch_up()
     journal.reader.close()
@@ -362,7 +362,7 @@ def test_a_proposal_answers_on_one_screen_and_its_parts_are_approved_alone(tmp_p
         assert served.page("/proposal?search=bad", session)[1].count('name="row"') == 3
         sheet = served.post("/decide", session, **given, decision="approve protocol")[2].decode()
         assert "Approve 12 changes?" in sheet
-        assert "The trial stays as it is" in sheet
+        assert "No trial is running, and none begins." in sheet
         sheet = served.post("/decide", session, **given, decision="approve selected")[2].decode()
         assert "11 other changes stay undecided" in sheet
         sure = {"decision": "approve protocol", "reason": "minutes", **SURE}

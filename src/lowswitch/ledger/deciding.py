@@ -354,8 +354,8 @@ class Deciding(Reading):
         named = f"Versions {', '.join(most)} and {last} have" if most else f"Version {last} has"
         way = f"{named} nothing forbidden" if last else "No earlier version is without one"
         raise LedgerError(
-            f"version {version} plays an action that was forbidden since{which}. {way}; or lift the"
-            " veto first"
+            f"version {version} gives what was forbidden since{which}. {way}; or lift the veto"
+            " first"
         )
 
     # ---- several reviewers -----------------------------------------------------------------------

@@ -61,6 +61,7 @@ KINDS = {
         word="trial limited",
         is_decision=True,
         makes_version=True,
+        sign="E",
         ends_proposal=True,
     ),
     "rejected": Kind(

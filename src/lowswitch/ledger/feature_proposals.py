@@ -154,8 +154,10 @@ class FeatureProposals:
     def plays(self, policy: LinearPolicy, payload: dict[str, Any]) -> bool:
         return bool(policy.allowed[:, payload["actions"]].any())
 
-    def others(self, state: State, changes: Sequence[tuple[int, int, int]]) -> list[dict[str, Any]]:
-        return []  # there are no rows
+    def others(
+        self, state: State, changes: Sequence[tuple[int, int, int]]
+    ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+        return [], None  # there are no rows
 
     def replaced(self, policy: LinearPolicy, payload: dict[str, Any]) -> list[Any]:
         return [self.plays(policy, payload)]

@@ -185,12 +185,15 @@ class Reading:
         with self._lock:
             return next((one for one in views.proposals(self, name=name)), None)
 
-    def other_changes(self, changes: Sequence[tuple[int, int, int]]) -> list[dict[str, Any]]:
-        """The evidence of changes of the protocol that nobody proposed, such as those of a veto.
+    def other_changes(
+        self, changes: Sequence[tuple[int, int, int]]
+    ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+        """The evidence of changes of the protocol that nobody proposed, such as those of a veto,
+        and what they are worth together.
 
         changes: step, state and new action of each, as positions. The rows are like those of a
-        proposal, without a verdict; their gains are by what the learner believes now, and None if
-        it keeps no model or a very large one.
+        proposal, without a verdict. All gains are by what the learner believes now, and None if it
+        keeps no model or a very large one.
         """
         with self._lock:
             return self.terms.proposals.others(self._ready(), changes)

@@ -86,8 +86,13 @@ class TableProposals:
             "rows": rows,
         }
 
-    def others(self, state: State, changes: Sequence[tuple[int, int, int]]) -> list[dict[str, Any]]:
-        """By the posterior of today; without a gain where it would take too long to draw models."""
+    def others(
+        self, state: State, changes: Sequence[tuple[int, int, int]]
+    ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+        """By the posterior of today; without a gain where it would take too long to draw models.
+
+        Nothing is said of which changes help one another: people chose them together.
+        """
         learner, deployed = state.learner, state.learner.deployed
         now = deployed.actions
         rows = tuple(
@@ -97,8 +102,9 @@ class TableProposals:
         judgement = None
         if rows and self.terms.allowed.size < LARGE:
             judgement = learner.evidence(made)
-        worths = dict[tuple[int, int], RowWorth]()
+        worths, worth = dict[tuple[int, int], RowWorth](), None
         if judgement is not None:
+            worth = self.in_units(judgement.worth().facts())
             worse = self.terms.thresholds["worse"]
             worths = {one.row: one for one in judgement.row_worths(tried=len(rows), worse=worse)}
         evidence = Evidence(state.tally, now, learner.told, protocol=deployed.has_protocol)
@@ -106,8 +112,8 @@ class TableProposals:
         for row, facts in _facts(state, made, evidence, state.open_reports()):
             word = UNTRIED if evidence.untried(row) else ""
             judged = evidence.by_worth(row, facts, worths.get(row.row), word)
-            found.append(self.labelled(facts | judged))
-        return found
+            found.append(self.labelled(facts | judged | {"needed_with": []}))
+        return found, worth
 
     def left(self, last: dict[str, Any] | None, made: Proposal) -> dict[str, Any] | None:
         return what_is_left(last, made)

@@ -154,8 +154,12 @@ class Proposals(Protocol):
     def replaced(self, policy: Any, payload: dict[str, Any]) -> list[Any]:
         """What a veto would replace at once in a policy, to compare two versions by."""
 
-    def others(self, state: State, changes: Sequence[tuple[int, int, int]]) -> list[dict[str, Any]]:
-        """The evidence of changes (step, state, action) that nobody proposed, as `labelled`."""
+    def others(
+        self, state: State, changes: Sequence[tuple[int, int, int]]
+    ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+        """The evidence of changes (step, state, action) that nobody proposed, as `labelled`, and
+        what all of them are worth together.
+        """
 
     def labelled(self, row: dict[str, Any]) -> dict[str, Any]:
         """A recorded row with the names of things, and in the run's units of reward."""

@@ -284,7 +284,7 @@ BODIES: dict[str, type[Body]] = {
     "rows": Rows,
 }
 _WORDS = {  # of msgspec, and ours
-    f"matching regex {_SHOWN!r}": "that is not empty and has no character that cannot be shown",
+    f"matching regex {_SHOWN!r}": "that is not empty and has no control characters",
     "Object missing required field": "lacks the field",
     "Object contains unknown field": "has a field that is not in /api/openapi.json:",
     "Expected": "must be",

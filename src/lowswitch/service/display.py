@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -133,28 +134,27 @@ def vetoes(terms: Terms, journal: Journal) -> dict[tuple[int, int, int], Mark]:
 
 
 def forbidden(terms: TableTerms, chart: Chart, journal: Journal) -> dict[str, Any]:
-    """The actions that may not be deployed, where, and since when."""
+    """The actions that may not be deployed: where, since when and why, a line for each veto."""
     places, by = np.argwhere(~chart.allowed).tolist(), vetoes(terms, journal)
+    found = dict[tuple[int, int], list[tuple[int, int]]]()  # by action and event
+    for h, x, a in sorted(places[:MOST_FORBIDDEN], key=lambda place: (place[2], place[1])):
+        veto = by.get((h, x, a)) if terms.allowed[h, x, a] else None
+        at = veto.seq if veto else int(terms.allowed[h, x, a])  # the first event is no veto
+        found.setdefault((a, at), []).append((h, x))
+    marks = {mark.seq: mark for mark in by.values()}
+    since = {0: "the start of the run"}
+    since |= {at: f"{mark.time[:10]}, {who(mark)}" for at, mark in marks.items()}
     lines = [
         {
-            "step": h,
-            "state": x,
-            "where": phrases.place(terms, h, x),
+            "where": phrases.places_words(terms, rows),
             "action": terms.labels["action"][a],
-            "since": "the start of the run"
-            if not terms.allowed[h, x, a]
-            else f"{by[h, x, a].time[:10]}, {who(by[h, x, a])}"
-            if (h, x, a) in by
-            else "",
+            "since": since.get(at, ""),
+            "why": marks[at].facts.get("reason", "") if at in marks else "",
+            "liftable": [f"{h}:{x}" for h, x in rows if terms.allowed[h, x, a]],
         }
-        for h, x, a in places[:MOST_FORBIDDEN]
+        for (a, at), rows in found.items()
     ]
-    found = dict[tuple[str, str], list[str]]()
-    for line, (h, x, a) in zip(lines, places, strict=False):
-        if terms.allowed[h, x, a]:
-            found.setdefault((str(line["action"]), str(line["since"])), []).append(f"{h}:{x}")
-    several = [(*veto, rows) for veto, rows in found.items()]
-    return {"forbidden": lines, "forbidden_count": len(places), "vetoes": several}
+    return {"forbidden": lines, "forbidden_count": len(places)}
 
 
 def _cell(
@@ -347,11 +347,7 @@ def site_lines(journal: Journal) -> list[dict[str, Any]]:
 
 def wishes(terms: Terms, marks: Sequence[Mark]) -> dict[int, str]:
     """What every request asked for, by its event."""
-    return {
-        mark.seq: wish_words(terms, mark.facts["kind"], mark.facts["decision"])
-        for mark in marks
-        if mark.kind == "requested"
-    }
+    return {mark.seq: wish_words(terms, mark) for mark in marks if mark.kind == "requested"}
 
 
 def decision_lines(
@@ -440,13 +436,14 @@ def decision_words(terms: Terms, kind: str, facts: dict[str, Any], laws: Laws | 
     return KINDS[kind].verb
 
 
-def wish_words(terms: Terms, kind: str, decision: dict[str, Any]) -> str:
+def wish_words(terms: Terms, mark: Mark) -> str:
     """A decision that is asked for, as a verb with its object."""
+    kind, decision = mark.facts["kind"], mark.facts["decision"]
     rows, named = decision.get("rows", []), decision.get("actions", [])
     names = phrases.several([terms.labels["action"][a] for a in named]) if named else ""
     where = phrases.places_words(terms, rows)
     if kind == "approved":
-        return _wished_approval(terms, decision)
+        return _wished_approval(terms, mark.facts)
     if kind == "lifted":
         return f"Allow {names} again for {where}"
     if kind == "rolled_back":
@@ -458,19 +455,22 @@ def wish_words(terms: Terms, kind: str, decision: dict[str, Any]) -> str:
     return f"Forbid {names or 'new ' + terms.word('action') + 's'} for {where}"
 
 
-def _wished_approval(terms: Terms, decision: dict[str, Any]) -> str:
+def _wished_approval(terms: Terms, asked: dict[str, Any]) -> str:
     """An approval that is asked for: of which part, and with which limit of the trial."""
+    decision = asked["decision"]
     part, share = decision.get("part"), decision.get("share")
-    limit = "" if share is None else f"limit the trial to at most {100 * share:g} %"
+    rows = [row for row in decision["rows"] if row not in asked["in_trial"]]
+    changes = f"approve changes of the protocol for {phrases.places_words(terms, rows)}"
+    limit = "" if share is None else f"limit the trial to at most {100 * share:.3g} %"
     limit = "end the trial" if share == 0 else limit
     if part == "trial":
         said = "" if share == 0 else "approve the trial"
-    elif part == "protocol":
-        said = (
-            f"approve changes of the protocol for {phrases.places_words(terms, decision['rows'])}"
-        )
-    else:
+    elif asked["whole"] and part is None:
         said = "approve the proposal"
+    elif part is None and asked["in_trial"]:
+        said = f"{changes}, with the proposed trial" if rows else "approve the proposed trial"
+    else:
+        said = changes
     return sentence(phrases.several([one for one in (said, limit) if one]))
 
 
@@ -489,11 +489,6 @@ def _approval_words(terms: Terms, facts: dict[str, Any], laws: Laws | None) -> s
         fate = f"limited the trial to {phrases.share_words(share, terms.word('episode'))}"
     said = [f"approved {phrases.several(what)}"] if what else []
     return phrases.several([*said, *([fate] if fate else [])] or ["approved"])
-
-
-def row_names(terms: Terms, rows: Any) -> list[str]:
-    """Rows by their labels."""
-    return [phrases.place(terms, h, x) for h, x in rows]
 
 
 def difference(terms: TableTerms, before: np.ndarray, after: np.ndarray) -> list[dict[str, Any]]:
@@ -543,6 +538,23 @@ class Wanted(NamedTuple):
 _PIECE, _MOST_PIECES = 500, 40  # events that are looked through at once, and how often
 
 
+DECISIONS = "decisions"  # what the audit calls all events by which people decide
+
+
+def kinds_of(kind: str) -> list[str | None]:
+    """The kinds of events that a filter lets through; None lets all through."""
+    if kind != DECISIONS:
+        return [kind or None]
+    asked = ("requested", "seconded")
+    return [name for name, one in KINDS.items() if one.is_decision or name in asked]
+
+
+def newest_of(found: Sequence[Sequence[Event]], most: int) -> list[Event]:
+    """The newest events of several lists."""
+    merged = sorted(itertools.chain(*found), key=lambda event: event.seq, reverse=True)
+    return merged[:most]
+
+
 def event_words(
     terms: Terms,
     laws: Laws,
@@ -578,18 +590,18 @@ def event_words(
         found += [*lines[:12], *[f"and {len(lines) - 12:,} more lines"] * (len(lines) > 12)]
     elif payload.get("rows") and "told" not in payload:
         rows = people_rows(payload | {"in_trial": list(in_trial)}, protocol=laws.protocol)
-        places = row_names(terms, rows)
+        places = phrases.places_words(terms, rows).split("; ") if rows else []
         more = [f"and {len(places) - 12:,} more"] * (len(places) > 12)
         trial = ["the proposed trial"] * (len(rows) < len(payload["rows"]))
         found.append("; ".join([*places[:12], *more, *trial]))
     if event.kind == "vetoed" and "version" in payload:
-        found.append(phrases.places_words(terms, payload["rows"]))
+        found.append(f"forbidden for {phrases.places_words(terms, payload['rows'])}")
     if event.kind == "seconded" or event.kind == "declined":
         found.append(f"request {payload['motion']}: {(wished or {}).get(payload['motion'], '')}")
     if event.kind == "proposed":
         found.append(_proposed_words(payload, laws))
     if event.kind == "requested":
-        asked = wish_words(terms, payload["kind"], payload["decision"])
+        asked = (wished or {}).get(event.seq, "")
         found += [f"asked for this: {asked}", f"reason: {payload['decision']['reason']}"]
     if event.kind == "asked":
         found.append(

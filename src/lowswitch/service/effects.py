@@ -15,6 +15,7 @@ from lowswitch.ledger.text import law
 from lowswitch.policy.tables import without_actions
 from lowswitch.service import phrases
 from lowswitch.service.phrases import place
+from lowswitch.service.precedents import Precedents
 
 
 class Known(NamedTuple):
@@ -30,6 +31,7 @@ class Known(NamedTuple):
     earlier: Any = None  # the version that a rollback deploys again
     motions: Sequence[MotionView] = ()  # that wait for reviewers
     others: Mapping[tuple[int, int], dict[str, Any]] = {}  # evidence of changes not proposed
+    precedents: Precedents = Precedents()  # what people decided before
     me: str = ""  # who decides
 
     @property

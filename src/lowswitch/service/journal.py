@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowswitch.ledger import Ledger
-from lowswitch.ledger.events import KINDS, Kind, makes_version
+from lowswitch.ledger.events import KINDS, OPERATOR, Kind, makes_version
 from lowswitch.ledger.views import payload_of
 
 _PIECE = 2000  # events that are read at once
@@ -95,6 +95,7 @@ class Journal:
     sites: dict[str, Site] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)  # events of each kind but asked
     _in_trial: frozenset[tuple[int, int]] = frozenset()  # where the last proposal leaves a protocol
+    _proposed: int = 0  # rows of the last proposal
     _version: int = 0  # the last one that was made
     _firsts: list[int] = field(default_factory=lambda: [1])  # first ticket of each version
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -154,10 +155,17 @@ class Journal:
             facts = _facts(kind, payload)
             if kind == "proposed":
                 self._in_trial = _in_trial(payload["rows"])
+                self._proposed = len(payload["rows"])
             elif kind == "rejected":
-                rows = [tuple(row) for row in payload["rows"]]
-                facts["in_trial"] = [list(row) for row in rows if row in self._in_trial]
+                facts["in_trial"] = self._trial_rows(payload)
+            elif kind == "requested" and "proposal" in payload["decision"]:
+                facts["in_trial"] = self._trial_rows(payload["decision"])
+                facts["whole"] = len(payload["decision"]["rows"]) == self._proposed
             self.marks.append(Mark(seq, time, actor, role, kind, facts, self.issued))
+
+    def _trial_rows(self, decision: dict[str, Any]) -> list[list[int]]:
+        """The rows of a decision in which only the trial of the last proposal differs."""
+        return [row for row in decision["rows"] if tuple(row) in self._in_trial]
 
     def _version_of(self, number: int) -> int:
         """The version of a ticket."""
@@ -186,6 +194,12 @@ class Journal:
     def decisions(self) -> list[Mark]:
         """What people decided, in its order."""
         return [mark for mark in self.marks if KINDS[mark.kind].is_decision]
+
+    @property
+    def last_operator(self) -> str:
+        """The operator who decided or asked for something last; empty if none has."""
+        names = (mark.actor for mark in reversed(self.marks) if mark.role == OPERATOR)
+        return next(names, "")
 
     @property
     def frozen(self) -> bool:

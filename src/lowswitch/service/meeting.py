@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 from starlette.responses import RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError, ProposalView, SupersededError
+from lowswitch.ledger.responses import MotionView
 from lowswitch.review.proposals import WHOLE
 from lowswitch.service import display, effects, news, phrases, proposals, sheets, standing, vectors
 from lowswitch.service.app import Call, as_refusal
@@ -16,12 +17,14 @@ from lowswitch.service.bodies import RefusedError, count, query, whole
 from lowswitch.service.effects import Known
 from lowswitch.service.journal import Mark, Returns
 from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
+from lowswitch.service.roles import REVIEWER
 from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import counted
 
 _MOST_ROWS = 300  # that one form names
 _MOST_ENDED = 3  # requests that will not happen, the newest ones; or decisions meanwhile
+_OLD_PAGE = "the proposal on your page is no longer pending, so your form was not used"
 _VIEW = ("group", "word", "search", "select", "page")  # how the page of a proposal is shown
 
 
@@ -45,29 +48,21 @@ async def _proposal(
     if view is not None:
         kept = [value for name, value in call.fields if name == "row"]
         if known.has_rows:
-            past = await service.engine.call(lambda: _past(call))
-            facts |= proposals.proposal_facts(known, view, asked, kept, page, past)
+            facts |= proposals.proposal_facts(known, view, asked, kept, page)
         else:
             facts |= vectors.proposal_facts(known, view)
         facts |= {
-            "why": proposals.why_now(service.journal, view, known.case),
+            "why": proposals.why_now(service.journal, view, known.terms),
             "per": phrases.per(known.terms),
             "level": _level(known, service.journal.returns.get(known.run.version)),
             "asked": {name: value for name, value in asked.items() if name != "select"},
         }
         if known.has_rows:
             facts["news"] = await _news(call, known, view)
-        limit = proposals.kept_limit(service.journal, facts.get("trial"))
-        facts["reminder"] = proposals.reminder(limit, known.case)
+        facts["reminder"] = proposals.reminder(known, service.journal, facts.get("trial"))
     most = service.ledger.terms.most_proposals
     name = "proposal.html" if known.has_rows or view is None else "feature_proposal.html"
     return await show(call, name, "proposal", status, run=known.run, most=most, **facts)
-
-
-def _past(call: Call) -> dict[tuple[int, int], proposals.Past]:
-    return proposals.last_changes(
-        display.laws_of(call.service.ledger), call.service.journal.versions()
-    )
 
 
 async def _news(call: Call, known: Known, view: ProposalView) -> dict[str, Any] | None:
@@ -91,7 +86,8 @@ def _level(known: Known, returns: Returns | None) -> str:
 
 async def requests_of(call: Call, known: Known) -> dict[str, Any]:
     """What waits until enough reviewers agree, and what will not happen that was asked for."""
-    found = list[dict[str, Any]]()
+    assert call.token is not None
+    role, found = call.token.role, list[dict[str, Any]]()
     for one in known.motions:
         what = known._replace(worth=None)
         found.append(
@@ -99,6 +95,8 @@ async def requests_of(call: Call, known: Known) -> dict[str, Any]:
                 "request": one,
                 "what": standing.title_of(what, one.kind, one.decision),
                 "lines": effects.lines_of(what, one.kind, one.decision),
+                "against": standing.against(what, one),
+                "for_me": role == REVIEWER and known.me not in (one.by, *one.confirmed),
             }
         )
     journal, waiting = call.service.journal, {one.number for one in known.motions}
@@ -117,11 +115,11 @@ def _ended(call: Call, known: Known, one: standing.Ended, laws: display.Laws) ->
     """A request that will not happen: what it asked for, as it was read then, and why not."""
     kind, decision = one.asked.facts["kind"], one.asked.facts["decision"]
     then = known_then(call, known, one.asked)
-    what = display.wish_words(known.terms, kind, decision)
+    what = display.wish_words(known.terms, one.asked)
     if then is not None:
         what = standing.title_of(then, kind, decision)
     lines = [] if then is None else effects.lines_of(then, kind, decision)
-    why = standing.end_words(known, one, laws)
+    why = standing.end_words(known.terms, one, laws)
     return {"asked": one.asked, "what": what, "lines": lines, "why": why, "refused": one.refused}
 
 
@@ -261,24 +259,27 @@ async def _decide(call: Call) -> Response:
 async def _require_pending(call: Call, view: ProposalView | None) -> None:
     """The proposal on the page of a form is pending still; else say what happened meanwhile."""
     shown = call.field("proposal")
-    if view is not None and view.hash == shown:
-        return
+    if view is None or view.hash != shown:
+        raise await _superseded(call, shown) or SupersededError(_OLD_PAGE)
+
+
+async def _superseded(call: Call, shown: str) -> SupersededError | None:
+    """What happened since a proposal was made that is not pending; None if there never was one."""
     await catch_up(call)
     before = await call.service.engine.call(lambda: call.service.ledger.proposal_of(shown))
-    said = "the proposal on your page is no longer pending, so your form was not used"
-    if before is not None:
-        laws = await call.service.engine.call(lambda: display.laws_of(call.service.ledger))
-        marks = [one for one in call.service.journal.decisions() if one.seq > before.event]
-        terms = call.service.ledger.terms
-        happened = [
-            f"{display.who(one)} {display.decision_words(terms, one.kind, one.facts, laws)}"
-            f" on {display.clock(one.time)}"
-            for one in marks[:_MOST_ENDED]
-            if one.kind != "declined"
-        ]
-        if happened:
-            said += f". Meanwhile {'; '.join(happened)}"
-    raise SupersededError(said)
+    if before is None:
+        return None
+    laws = await call.service.engine.call(lambda: display.laws_of(call.service.ledger))
+    marks = [one for one in call.service.journal.decisions() if one.seq > before.event]
+    terms = call.service.ledger.terms
+    happened = [
+        f"{display.who(one)} {display.decision_words(terms, one.kind, one.facts, laws)}"
+        f" on {display.clock(one.time)}"
+        for one in marks[:_MOST_ENDED]
+        if one.kind != "declined"
+    ]
+    meanwhile = f". Meanwhile {'; '.join(happened)}" if happened else ""
+    return SupersededError(f"{_OLD_PAGE}{meanwhile}")
 
 
 def _small(words: str) -> str:
@@ -292,7 +293,7 @@ def _cases(call: Call) -> str:
 def _keys(call: Call, decision: str, view: ProposalView | None) -> list[tuple[Any, Any]] | None:
     """The rows that a decision is about, as positions; None for all of the proposal."""
     _, _, which = decision.partition(" ")
-    if which in ("all", "protocol", "trial"):
+    if which in ("all", "protocol", "trial", "end"):
         return None
     ticked = [value.partition(":") for name, value in call.fields if name == "row"]
     chosen = [(whole(step), whole(state)) for step, _, state in ticked]
@@ -300,8 +301,8 @@ def _keys(call: Call, decision: str, view: ProposalView | None) -> list[tuple[An
         same = [row for row in view.rows if row["from"][0] == row["to"][0]]
         return [*chosen, *((row["step"], row["state"]) for row in same)]
     if which in phrases.LABELS and view is not None:
-        found = [(row["step"], row["state"]) for row in view.rows if row["verdict"] == which]
-        return list(found)
+        words = proposals.AT_LEAST.get(which, (which,))
+        return [(row["step"], row["state"]) for row in view.rows if row["verdict"] in words]
     return chosen
 
 
@@ -320,6 +321,8 @@ async def _limits(call: Call, decision: str) -> dict[str, Any]:
     _, protocol = await call.service.engine.call(call.service.ledger.deployed)
     if not protocol:
         return {}
+    if which == "end":
+        return {"part": "trial", "share": 0.0}
     part = which if which == "trial" else None if which in ("all", "both") else "protocol"
     found: dict[str, Any] = {} if part is None else {"part": part}
     share = call.field("share").strip()
@@ -349,9 +352,12 @@ async def _sheet(
 ) -> Sheet:
     """What a decision on the pending proposal would do."""
     chosen, ledger = None if keys is None else [list(key) for key in keys], call.service.ledger
-    await call.service.engine.call(
-        lambda: ledger.require_decision(given["proposal"], given.get("rows"))
-    )
+    try:
+        await call.service.engine.call(
+            lambda: ledger.require_decision(given["proposal"], given.get("rows"))
+        )
+    except SupersededError as error:
+        raise await _superseded(call, given["proposal"]) or error from None
     known = await known_of(call, chosen)
     assert known.view is not None
     rows = [[row["step"], row["state"]] for row in known.view.rows] if keys is None else chosen
@@ -522,8 +528,7 @@ async def _answer(call: Call, action: str) -> Response:
         given["motion"] = whole(given["motion"])
 
     async def sheet() -> Sheet:
-        ledger = call.service.ledger
-        request = await call.service.engine.call(lambda: ledger.motion(given["motion"]))
+        request = await _waiting(call, given["motion"])
         decision = request.decision  # a veto may be about rows that are not proposed
         rows = decision["rows"] if "proposal" in decision else None
         known = await known_of(call, rows, kind=request.kind, decision=decision)
@@ -533,12 +538,27 @@ async def _answer(call: Call, action: str) -> Response:
 
     def done(answer: Any, made: Sheet) -> tuple[str, str]:
         if action == "decline":
-            return "/", f"Done: {_small(made.button)}."
+            verb, _, what = made.button.partition(": ")
+            did = "withdrew your" if verb == "Withdraw" else "turned down this"
+            return "/", f"You {did} request: {_small(what)}."
         what = _small(made.button.removeprefix("Agree: "))
         version = f" Version {answer} is in use." if made.base is not None else ""
         return "/", f"You agreed, and it took effect: {what}.{version}"
 
     return await two_steps(call, action, given, sheet, done)
+
+
+async def _waiting(call: Call, number: Any) -> MotionView:
+    """The request of this number; if it does not wait any more, who ended it, how and why."""
+    ledger, journal = call.service.ledger, call.service.journal
+    try:
+        return await call.service.engine.call(lambda: ledger.motion(number))
+    except LedgerError:
+        await catch_up(call)
+        laws = await call.service.engine.call(lambda: display.laws_of(ledger))
+        if not (became := standing.fate(ledger.terms, journal, number, laws)):
+            raise
+        raise LedgerError(became) from None
 
 
 async def quorum(call: Call) -> Response:
@@ -607,5 +627,8 @@ async def cap(call: Call) -> Response:
         "cap_trial",
         given,
         lambda: _of_kind(call, "capped", {"share": given.get("share", 0.0)}),
-        lambda version, _: ("/timeline", f"Version {version} is deployed, with a smaller trial."),
+        lambda version, sheet: (
+            "/timeline",
+            f"Done: {_small(sheet.button)}. Version {version} is in use for new {_cases(call)}.",
+        ),
     )

@@ -22,7 +22,8 @@ def remade(mark: Mark | None, view: ProposalView, before: Event | None) -> bool:
     """Whether a person, and no new report, led from the proposal before to this one."""
     if mark is None or before is None or mark.seq != view.event - 1:
         return False
-    by_person = KINDS[mark.kind].is_decision or mark.kind == "met"
+    asked_again = mark.kind == "met" and before.payload["version"] == view.version
+    by_person = KINDS[mark.kind].is_decision or asked_again
     return by_person and bool(before.payload["told"] == view.told)
 
 
@@ -57,7 +58,10 @@ def _why(known: Known, mark: Mark) -> str:
     did = display.decision_words(known.terms, mark.kind, mark.facts)
     rows = mark.facts.get("rows", [])
     where = f" for {phrases.places_words(known.terms, rows)}" if rows else ""
-    return f"{mark.actor} {did}{where}, so the learner planned again from the same reports"
+    why = f" (“{mark.facts['reason']}”)" if mark.facts.get("reason") else ""
+    return (
+        f"{display.who(mark)} {did}{where}{why}, so the learner planned again from the same reports"
+    )
 
 
 def _changes(
@@ -110,7 +114,11 @@ def _trial(
     after = effects.law_after(known, effects.whole(view))
     given = [phrases.given_in_trial(law) for law in (before, after)]
     came, gone = given[1] - given[0], given[0] - given[1]
-    first = {one for one in came if known.visits[one] == 0}
+    first = {
+        (h, x, a)
+        for h, x, a in came
+        if known.visits[h, x, a] == 0 and a not in known.policies[:, h, x]
+    }
     said = {
         "The trial now gives for the first time": first,
         "The trial now also gives": came - first,

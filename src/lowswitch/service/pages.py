@@ -164,6 +164,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         gauge=_gauge(service, run.budget_left),
         version=_mark_of(service, run.version),
         sites=display.site_lines(service.journal),
+        operator=service.journal.last_operator,
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
     )
@@ -307,6 +308,7 @@ async def policy_map(call: Call) -> Response:
         legend=list(zip(signs, terms.labels["action"], strict=True)),
         version=chart.version,
         protocol=chart.protocol,
+        most_forbidden=display.MOST_FORBIDDEN,
         **display.forbidden(terms, chart, service.journal),
     )
 
@@ -402,15 +404,17 @@ async def audit(call: Call) -> Response:
     asked = query(call.request, "kind", "search", "before", "person", "since", "until")
     kind, words = asked.get("kind", ""), asked.get("search", "")
     before = count(asked, "before", 0, 10**17) or None
-    if kind and kind not in KINDS:
+    if kind not in ("", display.DECISIONS, *KINDS):
         raise RefusedError(400, f"there is no such kind of event; there are {', '.join(KINDS)}")
+    kinds = display.kinds_of(kind)
     wanted = display.Wanted(asked.get("person", ""), asked.get("since", ""), asked.get("until", ""))
 
     def read() -> list[Any]:
         with service.reading() as reader:
             return wanted.of(
-                lambda some, end: reader.newest(
-                    some, before=end, kind=kind or None, containing=words
+                lambda some, end: display.newest_of(
+                    [reader.newest(some, before=end, kind=one, containing=words) for one in kinds],
+                    some,
                 ),
                 before,
             )

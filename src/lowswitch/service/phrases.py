@@ -304,11 +304,12 @@ def same_trial(before: np.ndarray | LinearPolicy, after: np.ndarray | LinearPoli
 
 
 def alternatives(
-    terms: Terms, law: np.ndarray, visits: np.ndarray
+    terms: Terms, law: np.ndarray, visits: np.ndarray, deployed: np.ndarray
 ) -> list[dict[str, Any]]:  # a line each
     """What the trial of a law [members, H, S] gives in the place of its protocol.
 
-    visits [H, S, A]: how often each action was given in each row so far.
+    visits [H, S, A]: how often each action was given in each row so far. deployed [members, H, S]:
+    what it gives already is not given for the first time, even if no report says so yet.
     """
     names, exploring = terms.labels["action"], law[departing(law)]
     lines = list[dict[str, Any]]()
@@ -320,7 +321,7 @@ def alternatives(
             found.setdefault(key, []).append((h, float(count[h, x]) / len(law)))
     for (x, old, new), steps in sorted(found.items()):
         shares = [share for _, share in steps]
-        first = [h for h, _ in steps if visits[h, x, new] == 0]
+        first = [h for h, _ in steps if visits[h, x, new] == 0 and new not in deployed[:, h, x]]
         lines.append(
             {
                 "where": terms.labels["state"][x],

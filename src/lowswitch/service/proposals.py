@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from lowswitch.ledger import ProposalView
-from lowswitch.ledger.events import KINDS, LEDGER
+from lowswitch.ledger.events import LEDGER
 from lowswitch.ledger.evidence import BY_WORTH
+from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import WORTHS, percent
 from lowswitch.service import display, effects, phrases, sheets
 from lowswitch.service.effects import Known
-from lowswitch.service.journal import Journal, Mark
+from lowswitch.service.journal import Journal
 from lowswitch.service.phrases import LABELS
+from lowswitch.service.precedents import Past, decided
 from lowswitch.show.text import counted
 
 ROWS_PER_PAGE = 120  # changes on a page
@@ -22,14 +21,7 @@ SMALL = 0.1  # of the largest gain: smaller changes are folded away
 MOST_LINES = 8  # that sum up the changes, or the trial
 MOST_ALTERNATIVES = 100  # of a trial that are listed
 WAYS = {"state", "step", "gain"}  # to group changes by
-
-
-class Past(NamedTuple):
-    """The last change of a row of the protocol."""
-
-    version: int  # that brought it
-    old: int  # the action before
-    mark: Mark  # who decided it
+AT_LEAST = {"IMPROVE": ("IMPROVE",), "LIKELY": ("IMPROVE", "LIKELY")}  # verdicts as good as one
 
 
 def proposal_facts(
@@ -38,7 +30,6 @@ def proposal_facts(
     asked: dict[str, str],
     kept: list[str],
     page: int,
-    past: dict[tuple[int, int], Past] | None = None,
 ) -> dict[str, Any]:
     """What the page shows; kept: the changes that are selected so far, as step:state."""
     rows = [row for row in view.rows if effects.is_of_protocol(known, row)]
@@ -51,7 +42,7 @@ def proposal_facts(
     pages = max(1, -(-len(shown) // ROWS_PER_PAGE))
     page = min(max(page, 1), pages)
     here = shown[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE]
-    some = [_line(known, row, most, ticked, (past or {}).get(_place(row))) for row in here]
+    some = [_line(known, row, most, ticked) for row in here]
     counts = {word: sum(row["verdict"] == word for row in rows) for word in LABELS}
     trial = _trial(known, view) if known.protocol else None
     listed, way = {line["key"] for line in some}, asked.get("group", "state")
@@ -59,6 +50,7 @@ def proposal_facts(
         "changes": len(rows),
         "title": title(len(rows), trial),
         "summary": _summary(known, rows),
+        "taken_back": sheets.taken_back(known, rows),
         "found": len(shown),
         "page": page,
         "pages": pages,
@@ -137,11 +129,9 @@ def _place(row: dict[str, Any]) -> tuple[int, int]:
     return row["step"], row["state"]
 
 
-def _line(
-    known: Known, row: dict[str, Any], most: float, chosen: set[str], past: Past | None
-) -> dict[str, Any]:
+def _line(known: Known, row: dict[str, Any], most: float, chosen: set[str]) -> dict[str, Any]:
     """One change of the protocol, with what decides where it stands on the page."""
-    key, gain = _key(row), row.get("gain")
+    key, gain, past = _key(row), row.get("gain"), known.precedents.changes.get(_place(row))
     turned_down = [one for one in row["before"] if one["kind"] != "approved"]
     return sheets.change(known, row) | {
         "key": key,
@@ -177,17 +167,6 @@ def _past_words(known: Known, row: dict[str, Any], past: Past) -> str:
         f"{display.who(past.mark)} chose {present} instead of {old} here on"
         f" {past.mark.time[:10]} (version {past.version}).{back}"
     )
-
-
-def last_changes(laws: display.Laws, marks: Sequence[Mark]) -> dict[tuple[int, int], Past]:
-    """The last change of each row of the protocol that a decision brought."""
-    found = dict[tuple[int, int], Past]()
-    if laws.has_rows:
-        for number in range(2, min(len(laws.tables), len(marks)) + 1):
-            before, after = (laws.tables[n][0] for n in (number - 2, number - 1))
-            for h, x in np.argwhere(before != after).tolist():
-                found[h, x] = Past(number, int(before[h, x]), marks[number - 1])
-    return found
 
 
 def _groups(lines: list[dict[str, Any]], by: str) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -241,13 +220,15 @@ def _details(known: Known, view: ProposalView) -> list[tuple[str, ...]]:
 def _trial(known: Known, view: ProposalView) -> dict[str, Any] | None:
     """The trial of a proposal: its share, what it would give to whom, and what it costs."""
     after = effects.law_after(known, effects.whole(view))
+    decision = effects.whole(view) | {"part": "trial"}
     now, new = (phrases.share_of(law) for law in (known.policies, after))
-    lines = phrases.alternatives(known.terms, after, known.visits)
-    if lines == phrases.alternatives(known.terms, known.policies, known.visits) and now == new:
+    lines, present, alone = (
+        phrases.alternatives(known.terms, law, known.visits, known.policies)
+        for law in (after, known.policies, effects.law_after(known, decision))
+    )
+    if lines == present and now == new:
         return None
     cost, states = (known.worth or {}).get("trial"), phrases.by_state(lines)
-    decision = effects.whole(view) | {"part": "trial"}
-    alone = phrases.alternatives(known.terms, effects.law_after(known, decision), known.visits)
     return {
         "alone": alone[:MOST_ALTERNATIVES] if alone != lines else [],
         "now": now,
@@ -266,29 +247,32 @@ def _options(
     known: Known, changes: int, counts: dict[str, int], trial: dict[str, Any] | None
 ) -> list[tuple[str, str]]:
     """The decisions to choose from; the page before the last one says what each would change."""
-    n, action = counted(changes, "change"), known.terms.word("action")
+    all_of_them, action = counted(changes, "change"), known.terms.word("action")
     found, keep = list[tuple[str, str]](), ""
+    runs = known.protocol and phrases.share_of(known.policies) > 0
     if known.protocol:
-        runs = phrases.share_of(known.policies) > 0
         keep = ", keep the present trial" if runs else ", without a trial"
     new = "the proposed trial" if trial and trial["new"] else ""
     if trial and changes:
         unsure = counts["UNSURE"] + counts["WORSE"] + counts["UNTRIED"]
         weak = f" ({unsure} of them not likely better)" if unsure else ""
         fate = "approve the trial" if new else "end the trial"
-        both = f"Approve {n}{weak} and {'the trial' if new else 'end the trial'}"
+        both = f"Approve {all_of_them}{weak} and {'the trial' if new else 'end the trial'}"
         found.append(("approve all", both))
-        found.append(("approve protocol", f"Approve {n}{keep}"))
+        found.append(("approve protocol", f"Approve {all_of_them}{keep}"))
         alone = f"{fate[:1].upper()}{fate[1:]}, keep the present protocol"
         found.append(("approve trial", alone))
     elif changes:
-        found.append(("approve all", f"Approve {n}"))
+        found.append(("approve all", f"Approve {all_of_them}"))
     else:
         found.append(("approve all", "Approve the trial" if new else "End the trial"))
-    for word in ("IMPROVE", "LIKELY"):
-        if 0 < counts[word] < changes:
-            marked = f"Approve only the {counts[word]} marked “{LABELS[word]}”"
-            found.append((f"approve {word}", f"{marked}{keep}"))
+    if new and runs:
+        found.append(("approve end", "End the trial, keep the present protocol"))
+    for word, as_good in AT_LEAST.items():
+        some = [one for one in as_good if counts[one]]
+        if counts[word] and (n := sum(counts[one] for one in some)) < changes:
+            marked = phrases.several([f"“{LABELS[one]}”" for one in some], "or")
+            found.append((f"approve {word}", f"Approve only the {n} marked {marked}{keep}"))
     if changes:
         found.append(("approve selected", f"Approve the selected changes{keep}"))
         if trial:
@@ -301,28 +285,32 @@ def _options(
     return found
 
 
-def kept_limit(journal: Journal, trial: dict[str, Any] | None) -> Mark | None:
-    """The decision that limited the trial last, if a proposal asks for a larger one again."""
+def reminder(known: Known, journal: Journal, trial: dict[str, Any] | None) -> dict[str, str]:
+    """That somebody ended or limited the trial before, if a proposal asks for a larger one again.
+
+    The last limit is filled in.
+    """
     limits = [mark for mark in journal.decisions() if mark.facts.get("share")]
-    if trial is None or not limits or trial["new"] <= limits[-1].facts["share"]:
-        return None
-    return limits[-1]
-
-
-def reminder(mark: Mark | None, case: str) -> dict[str, str]:
-    """The limit that the board set before, and how it is kept."""
-    if mark is None:
+    if trial is None or not trial["new"]:
         return {}
-    share = f"{100 * mark.facts['share']:g}"
+    if (ended := known.precedents.ended) is not None:
+        return {
+            "said": f"{decided(known.terms, ended)}. The learner does not know of that. To approve"
+            " the trial is to begin one again."
+        }
+    if not limits or trial["new"] <= limits[-1].facts["share"]:
+        return {}
+    mark, share = limits[-1], f"{100 * limits[-1].facts['share']:g}"
     return {
         "share": share,
         "said": f"On {mark.time[:10]} {display.who(mark)} limited the trial to at most {share} % of"
-        f" new {case}s. The learner does not know of that limit.",
+        f" new {known.case}s. The learner does not know of that limit.",
     }
 
 
-def why_now(journal: Journal, view: ProposalView, case: str = "episode") -> str:
+def why_now(journal: Journal, view: ProposalView, terms: Terms) -> str:
     """What led to a proposal; nothing is said before that is known."""
+    case = terms.word("episode")
     if journal.seq < view.event:
         return ""  # it has not read so far yet
     before = journal.before(view.event)
@@ -341,5 +329,6 @@ def why_now(journal: Journal, view: ProposalView, case: str = "episode") -> str:
             return f"It is the rest of the proposal that {before.actor} decided on in part."
         if before.kind == "history":
             return "The history of the old protocol was imported."
-        return f"The learner made it again after {before.actor} {KINDS[before.kind].verb}."
+        did = display.decision_words(terms, before.kind, before.facts)
+        return f"The learner made it again after {display.who(before)} {did}."
     return f"Its schedule allowed a change after {view.told:,} {case}s were learned."

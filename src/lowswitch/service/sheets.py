@@ -18,7 +18,7 @@ from lowswitch.ledger.text import (
     row_notes,
     untried,
 )
-from lowswitch.service import effects, phrases
+from lowswitch.service import effects, phrases, precedents
 from lowswitch.service.effects import (
     Known,
     changed_rows,
@@ -56,15 +56,18 @@ class Sheet(NamedTuple):
     base: int | None = None  # the version that it changes
     replaces: Sequence[int] = ()  # requests of the same person that it takes the place of
     bound: Sequence[str] = ()  # lines that must be the same when somebody confirms
+    beside: Sequence[int] = ()  # requests that it contradicts, repeats or ends
 
     @property
     def read(self) -> str:
-        """What somebody who confirms has read, as a hash: the decision and all that it changes."""
+        """What somebody who confirms has read, as a hash: the decision, all that it changes, and
+        the requests that wait beside it.
+        """
         changes = [[one["where"], one["old"], one["new"]] for one in self.changes]
         names = ("where", "steps", "old", "new", "share")
         trial = [[one[name] for name in names] for one in self.trial]
         what: list[Any] = [self.title, self.base, changes, trial, self.unlisted, bool(self.consent)]
-        what += [list(self.replaces), list(self.bound)]
+        what += [list(self.replaces), list(self.beside), list(self.bound)]
         return digest(canonical(what)) if self.has_reason else ""
 
 
@@ -115,9 +118,9 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
     rows = [row for row in view.rows if (row["step"], row["state"]) in keys]
     changes = [row for row in rows if is_of_protocol(known, row) and part != "trial"]
     lines, trial = _protocol_lines(known, changes), list[dict[str, Any]]()
-    warnings = _warnings(known, view, changes)
+    warnings = taken_back(known, changes, decision) + _warnings(known, view, changes)
     if known.protocol:
-        trial = phrases.alternatives(known.terms, law_after(known, decision), known.visits)
+        trial = _trial_of(known, law_after(known, decision))
         lines += limit_lines(known, decision) + _trial_lines(known, decision)
         warnings += _trial_warnings(known, decision, trial)
     left = sum(is_of_protocol(known, row) for row in view.rows) - len(changes)
@@ -172,7 +175,8 @@ def _whole_approved(known: Known, view: ProposalView, decision: dict[str, Any]) 
         if known.worth is not None:
             lines.append(f"Expected: {phrases.gain_words(known.worth['change'], known.terms)}.")
     lines.append(_replaces(known, view))
-    warnings = _warnings(known, view, regions) + _trial_warnings(known, decision, trial)
+    warnings = taken_back(known, [], decision) + _warnings(known, view, regions)
+    warnings += _trial_warnings(known, decision, trial)
     if (moved_at := row.get("drift")) is not None:
         warnings.append(phrases.drift_words(moved_at, known.terms))
     return Sheet(
@@ -255,12 +259,15 @@ def _protocol_lines(known: Known, changes: list[dict[str, Any]]) -> list[str]:
         f"{counted(len(changes), 'change')} of the protocol {does} effect for new"
         f" {known.case}s{outside}."
     ]
-    if known.worth is not None:
-        gain = known.worth.get("protocol") or known.worth["change"]
-        found.append(f"Expected: {phrases.gain_words(gain, known.terms)}.")
-    else:
-        found.append("The gain of these changes together is not computed; each has its own below.")
-    return found
+    return [*found, *_expected(known)]
+
+
+def _expected(known: Known) -> list[str]:
+    """What changes of the protocol are expected to gain together."""
+    if known.worth is None:
+        return ["The gain of these changes together is not computed; each has its own below."]
+    gain = known.worth.get("protocol") or known.worth["change"]
+    return [f"Expected: {phrases.gain_words(gain, known.terms)}."]
 
 
 def _approval_title(known: Known, decision: dict[str, Any], changes: int, named: str = "") -> str:
@@ -312,14 +319,15 @@ def limit_lines(known: Known, decision: dict[str, Any]) -> list[str]:
     if new == full:
         if abs(share - full) < 0.005:  # so it limits nothing, and nobody need have typed it
             return []
-        return [
-            f"You asked for at most {100 * share:g} %. The trial has {100 * full:.0f} % anyway."
-        ]
+        return [f"The limit is {100 * share:g} %. The trial has {100 * full:.0f} % anyway."]
     parts, left = (round(one * known.members) for one in (full, new))
     alternatives = (
         "The trial's one alternative" if parts == 1 else f"Each of the {parts} alternatives"
     )
-    found = f"{alternatives} needs {100 / known.members:.0f} %. Your limit leaves room for {left}"
+    found = (
+        f"{alternatives} needs {100 / known.members:.1f} %. The limit of {100 * share:g} % leaves"
+        f" room for {left}"
+    )
     rest = "the other one stops" if parts - left == 1 else f"the other {parts - left} stop"
     return [f"{found}; {rest}{_stopped_words(known, decision)}."]
 
@@ -343,7 +351,7 @@ def _trial_lines(known: Known, decision: dict[str, Any]) -> list[str]:
         ends = (
             f"The trial ends: {share} enters it."
             if now
-            else f"The trial stays as it is: {share} enters it."
+            else "No trial is running, and none begins."
         )
         return [f"{ends}{refused}"]
     if refused and new == now:
@@ -384,8 +392,9 @@ def _cost_lines(known: Known, decision: dict[str, Any], share: float) -> list[st
         why = "it was estimated only for the whole proposed trial"
     else:
         cost = known.worth["trial"]
+        does = "gains" if cost["mean"] > 0 else "costs"
         return [
-            f"What the trial costs: {phrases.more(cost['mean'], known.terms)} in it, compared with"
+            f"What the trial {does}: {phrases.more(cost['mean'], known.terms)} in it, compared with"
             f" the protocol after this decision ({phrases.between(cost, known.terms)})."
         ]
     return [f"What this trial costs is not known: {why}."]
@@ -427,6 +436,15 @@ def _consent(known: Known, changes: list[dict[str, Any]]) -> str:
     )
 
 
+def taken_back(
+    known: Known, changes: Sequence[dict[str, Any]], decision: dict[str, Any] | None = None
+) -> list[str]:
+    """Which earlier decisions proposed changes take back, and an approval of a trial with them."""
+    begins = decision is not None and known.protocol and share_after(known, decision) > 0
+    moves = [(row["step"], row["state"], row["to"][0]) for row in changes]
+    return precedents.taken_back(known.terms, known.precedents, moves, begins_trial=begins)
+
+
 def _warnings(known: Known, view: ProposalView, changes: list[dict[str, Any]]) -> list[str]:
     """What a reviewer should not overlook."""
     found = _untried_warning(known, changes)
@@ -456,17 +474,23 @@ def _trial_warnings(
     known: Known, decision: dict[str, Any], trial: Sequence[dict[str, Any]]
 ) -> list[str]:
     """What the trial gives for the first time, and where it is not the trial of the proposal."""
-    found = list[str]()
+    return _first_given(trial) + _other_trial(known, decision)
+
+
+def _first_given(trial: Sequence[dict[str, Any]]) -> list[str]:
+    """What a trial gives for the first time."""
     first = [f"{one['new']} for {one['where']} ({one['first']})" for one in trial if one["first"]]
-    if first:
-        shown = "; ".join(first[:6]) + (f"; and {len(first) - 6} more" if len(first) > 6 else "")
-        found.append(f"The trial gives for the first time: {shown}.")
-    return found + _other_trial(known, decision)
+    if not first:
+        return []
+    shown = "; ".join(first[:6]) + (f"; and {len(first) - 6} more" if len(first) > 6 else "")
+    return [f"The trial gives for the first time: {shown}."]
 
 
 def _other_trial(known: Known, decision: dict[str, Any]) -> list[str]:
     """How the trial that an approval begins differs from the one on the proposal page."""
     if not known.has_rows or decision.get("part") == "protocol":
+        return []
+    if share_after(known, decision) == 0:  # so there is no list
         return []
     assert known.view is not None
     here, there = (
@@ -593,6 +617,7 @@ def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
             f"{names} is given there now. Version {known.run.version + 1} replaces it at once, as"
             " listed below."
         )
+        lines += _expected(known)
     if known.view is not None:
         lines.append("The pending proposal is made again without it. That costs no budget.")
     lines.append("A later decision, with a reason, can lift this veto.")
@@ -657,38 +682,40 @@ def lifted(known: Known, decision: dict[str, Any]) -> Sheet:
 def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     """An earlier version that is deployed again."""
     to, now = decision["to"], known.run.version
-    lines = [
-        f"Version {now + 1} will be deployed and do what version {to} did. It replaces version"
-        f" {now}.",
-        "Nothing that was learned is lost.",
-    ]
+    learned = "Nothing that was learned is lost."
     if known.has_rows:
-        lines[1] += (
+        learned += (
             " For a while the learner proposes no change where the two versions differ, in the"
             " protocol or in the trial."
         )
+    lines = [
+        f"Version {now + 1} will be deployed and do what version {to} did. It replaces version"
+        f" {now}.",
+        learned,
+    ]
     if known.view is not None:
         lines.append("The pending proposal is withdrawn. The next one does not use up the budget.")
     changes, rows = list[dict[str, Any]](), list[dict[str, Any]]()
     if known.earlier is not None and known.has_rows:
         changes, rows = _replacements(known, known.earlier)
         changed = f"{counted(len(changes), 'change')} of the protocol, as listed below."
-        lines.insert(1, changed if changes else "The protocol does not change.")
+        lines[1:1] = [changed, *_expected(known)] if changes else ["The protocol does not change."]
     if known.earlier is not None:
         share = share_of(known.earlier)
         if known.protocol:
             enter = phrases.share_words(share, known.case)
-            lines.insert(2, f"The trial of version {to} runs again: {enter} {_enter(share)} it.")
-    title = f"Roll back to version {to}"
+            again = f"The trial of version {to} runs again: {enter} {_enter(share)} it."
+            lines.insert(lines.index(learned), again)
+    trial, title = _trial_of(known, known.earlier), f"Roll back to version {to}"
     return Sheet(
         f"{title}?",
         title,
         lines,
         changes[:MOST_LISTED],
-        _untried_warning(known, rows),
+        _untried_warning(known, rows) + _first_given(trial),
         "/timeline",
         "stop",
-        trial=_trial_of(known, known.earlier),
+        trial=trial,
         consent=_consent(known, rows),
         unlisted=max(0, len(changes) - MOST_LISTED),
     )
@@ -698,16 +725,21 @@ def _trial_of(known: Known, law: Any) -> list[dict[str, Any]]:
     """What the trial of a version gives, where there is a protocol."""
     if law is None or not (known.protocol and known.has_rows):
         return []
-    return phrases.alternatives(known.terms, law, known.visits)
+    return phrases.alternatives(known.terms, law, known.visits, known.policies)
 
 
 def thawed(known: Known, decision: dict[str, Any]) -> Sheet:
     """A paused run that goes on."""
-    paused, case = known.run.paused or {}, known.terms.word("episode")
+    paused, case = known.run.paused or {}, known.case
     lines = [
         f"{paused.get('by', '')} paused the run: {paused.get('reason', '')}.",
         f"Sites can enrol {case}s and report again, and decisions are possible.",
+        f"New {case}s follow version {known.run.version}.",
     ]
+    if known.protocol:
+        share = share_of(known.policies)
+        enter = phrases.share_words(share, case)
+        lines[-1] += f" {enter[:1].upper()}{enter[1:]} {_enter(share)} its trial."
     return Sheet("Resume the run?", "Resume the run", lines)
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from lowswitch.ledger.events import KINDS, makes_version, needs_quorum
 from lowswitch.ledger.responses import MotionView
 from lowswitch.ledger.state import LEARNED
+from lowswitch.ledger.terms import Terms
 from lowswitch.policy.tables import played_first
 from lowswitch.service import display, effects, sheets
 from lowswitch.service.effects import Known, law_of
@@ -15,6 +16,7 @@ from lowswitch.service.journal import Journal, Mark
 from lowswitch.service.sheets import Sheet
 from lowswitch.show.text import counted
 
+_ASKED = ("proposal", "part", "share", "actions", "instead", "to", "quorum")  # beside the rows
 _SHOWN_FOR = timedelta(days=7)  # how long the pages say what became of a request
 
 
@@ -29,13 +31,16 @@ def _described(
 ) -> Sheet:
     """The same; at_once: whether it takes effect when it is confirmed. agrees: see `of_request`."""
     sheet: Sheet = getattr(sheets, kind)(known, decision)
-    replaces, said = list[int](), list[str]()
+    replaces, said = list[int](), dict[int, str]()
     for one in known.motions:
         takes = _takes_place(known, kind, decision, one) and not agrees
         replaces += [one.number] * takes
-        said += _beside(known, kind, decision, one, at_once=at_once, replaced=takes)
+        if words := _beside(known, kind, decision, one, at_once=at_once, replaced=takes):
+            said[one.number] = words
     base = known.run.version if KINDS[kind].makes_version else None
-    return sheet._replace(warnings=[*sheet.warnings, *said], replaces=replaces, base=base)
+    return sheet._replace(
+        warnings=[*sheet.warnings, *said.values()], replaces=replaces, beside=[*said], base=base
+    )
 
 
 def of_request(known: Known, request: MotionView) -> Sheet:
@@ -108,22 +113,54 @@ def _beside(
     *,
     at_once: bool,
     replaced: bool,
-) -> list[str]:
-    """What is to be said of a request that waits beside a decision."""
+) -> str:
+    """What is to be said of a request that waits beside a decision; empty if nothing is."""
     what = _small(title_of(known, request.kind, request.decision))
+    if _same(kind, decision, request):
+        if request.by == known.me:
+            return (
+                f"You already asked for exactly this ({request.decision['reason']}), and another"
+                " reviewer must agree. If you confirm, only your reason changes."
+            )
+        return (
+            f"{request.by} already asks for exactly this. Go back and agree to that request: this"
+            " would be a second one, which also waits."
+        )
     if replaced:
-        return [
+        return (
             f"You already asked for this: {what} ({request.decision['reason']}). Both cannot stand."
             " If you confirm, this takes its place, and your earlier request is withdrawn."
-        ]
+        )
     falls = _falls(known, kind, decision, request)
     when = "If you confirm" if at_once else "If this takes effect first"
     if _opposes(known, (kind, decision), (request.kind, request.decision)):
         then = f" {when}, that request falls away." if falls else ""
         who = "You also ask" if request.by == known.me else f"{request.by} also asks"
-        return [f"{who} for something that contradicts this: {what}.{then}"]
+        return f"{who} for something that contradicts this: {what}.{then}"
     whose = "your" if request.by == known.me else f"{request.by}'s"
-    return [f"{when}, {whose} other request ({what}) falls away."] if falls else []
+    return f"{when}, {whose} other request ({what}) falls away." if falls else ""
+
+
+def _same(kind: str, decision: dict[str, Any], request: MotionView) -> bool:
+    """Whether a request asks for a decision, whatever its reason."""
+    first, second = (
+        [sorted(one.get("rows", [])), *(one.get(name) for name in _ASKED)]
+        for one in (decision, request.decision)
+    )
+    return kind == request.kind and first == second
+
+
+def against(known: Known, request: MotionView) -> list[str]:
+    """The other requests that contradict one, or ask for the same."""
+    found, asked = list[str](), (request.kind, request.decision)
+    for one in known.motions:
+        if one.number == request.number or not _opposes(known, asked, (one.kind, one.decision)):
+            continue
+        what = _small(title_of(known, one.kind, one.decision))
+        whose = "your" if one.by == known.me else f"{one.by}'s"
+        same = _same(*asked, one)
+        found.append(f"{'Is the same as' if same else 'Contradicts'} {whose} request: {what}")
+    return found
 
 
 def _opposes(
@@ -193,13 +230,8 @@ def ended(journal: Journal, waiting: set[int], now: datetime) -> list[Ended]:
 
     It is told until the person who asked has asked for or decided something else, for a week.
     """
-    marks, found = journal.marks, list[Ended]()
-    answered = {
-        one.facts["motion"]: one
-        for one in marks
-        if "motion" in one.facts and one.kind != "seconded"
-    }
-    for one in reversed([mark for mark in marks if mark.kind == "requested"]):
+    answered, found = _answered(journal), list[Ended]()
+    for one in reversed([mark for mark in journal.marks if mark.kind == "requested"]):
         if one.seq in waiting:
             continue
         end = answered.get(one.seq) or _lapse(journal, one)
@@ -210,6 +242,35 @@ def ended(journal: Journal, waiting: set[int], now: datetime) -> list[Ended]:
         if not (is_old or own or _acted_since(journal, one.actor, end.seq)):
             found.append(Ended(one, end, end.kind == "declined"))
     return found
+
+
+def _answered(journal: Journal) -> dict[int, Mark]:
+    """The event by which each request was carried out or turned down."""
+    return {
+        one.facts["motion"]: one
+        for one in journal.marks
+        if "motion" in one.facts and one.kind != "seconded"
+    }
+
+
+def fate(terms: Terms, journal: Journal, number: Any, laws: display.Laws) -> str:
+    """What became of a request that does not wait any more; empty if that is not known."""
+    asked = next(
+        (one for one in journal.marks if one.seq == number and one.kind == "requested"), None
+    )
+    if asked is None:
+        return ""
+    end = _answered(journal).get(asked.seq)
+    if end is not None and end.kind != "declined":
+        did = display.decision_words(terms, end.kind, end.facts, laws)
+        return (
+            f"this request was carried out on {display.clock(end.time)}: {display.who(end)} {did}"
+        )
+    end = end or _lapse(journal, asked)
+    if end is None:
+        return ""
+    ended_so = end_words(terms, Ended(asked, end, end.kind == "declined"), laws)
+    return f"this request does not wait any more. {ended_so}"
 
 
 def _lapse(journal: Journal, asked: Mark) -> Mark | None:
@@ -243,7 +304,7 @@ def _acted_since(journal: Journal, name: str, seq: int) -> bool:
     )
 
 
-def end_words(known: Known, one: Ended, laws: display.Laws) -> str:
+def end_words(terms: Terms, one: Ended, laws: display.Laws) -> str:
     """Who ended a request, how and why."""
     mark = one.by
     when = f"on {display.clock(mark.time)}"
@@ -251,6 +312,6 @@ def end_words(known: Known, one: Ended, laws: display.Laws) -> str:
         return f"{mark.actor} turned it down {when}: {mark.facts['reason']}"
     if mark.kind == "met":
         return f"It lapsed {when}, when {mark.actor} asked for a new proposal"
-    said = display.decision_words(known.terms, mark.kind, mark.facts, laws)
+    said = display.decision_words(terms, mark.kind, mark.facts, laws)
     made = f" (version {mark.facts['version']})" if "version" in mark.facts else ""
     return f"It lapsed {when}, when {display.who(mark)} {said}{made}"

@@ -14,16 +14,18 @@ from lowswitch.ledger.responses import MotionView
 from lowswitch.service import actions
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import BODIES, RefusedError, checked
+from lowswitch.service.display import laws_of
 from lowswitch.service.effects import Known, changed_rows, law_of
-from lowswitch.service.render import after, is_by_enter, show
+from lowswitch.service.precedents import precedents
+from lowswitch.service.render import after, catch_up, is_by_enter, show
 from lowswitch.service.sheets import MOST_LISTED, Sheet
 from lowswitch.show.text import counted
 
 _OWN = ("form", "sure", "enter", "reason", "confirming", "consent", "show", "read")  # of the page
 _NOT_TICKED = "Tick the box below, or go back: nothing was done yet."
 _CHANGED = (
-    "Nothing was done: what this decision changes is not what you read, because something else was"
-    " decided meanwhile. The page says what it would do now. Read it again, then confirm."
+    "Nothing was done: this is no longer what you read, because something else was decided or asked"
+    " for meanwhile. The page says what it would do now. Read it again, then confirm."
 )
 
 
@@ -42,6 +44,7 @@ async def known_of(
     version = (decision or {}).get("to")
     ledger = call.service.ledger
     terms = ledger.terms
+    await catch_up(call)
 
     def read() -> Known:
         view = ledger.proposal()
@@ -66,11 +69,15 @@ async def known_of(
             motions=ledger.motions(),
             me=call.who,
         )
+        if view is not None:
+            earlier_ones = precedents(call.service.journal, laws_of(ledger))
+            known = known._replace(precedents=earlier_ones)
         if not (known.has_rows and kind and KINDS[kind].of_version):
             return known
-        changes = changed_rows(known, law_of(known, kind, decision or {}))[:MOST_LISTED]
-        found = ledger.other_changes(changes) if changes else []
-        return known._replace(others={(row["step"], row["state"]): row for row in found})
+        changes = changed_rows(known, law_of(known, kind, decision or {}))
+        found, worth = ledger.other_changes(changes[:MOST_LISTED]) if changes else ([], None)
+        others = {(row["step"], row["state"]): row for row in found}
+        return known._replace(others=others, worth=worth if len(found) == len(changes) else None)
 
     return await call.service.engine.call(read)
 

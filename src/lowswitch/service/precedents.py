@@ -1,0 +1,109 @@
+"""Earlier decisions that another one would take back, with who made them and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lowswitch.ledger.terms import Terms
+from lowswitch.service import display, phrases
+from lowswitch.service.journal import Journal, Mark
+
+Row = tuple[int, int]  # step, state
+
+
+class Past(NamedTuple):
+    """The last change of a row of the protocol."""
+
+    version: int  # that brought it
+    old: int  # the action before
+    mark: Mark  # who decided it
+
+
+class Precedents(NamedTuple):
+    """What people decided so far, as far as a later decision may take it back."""
+
+    changes: Mapping[Row, Past] = {}
+    postponed: Mapping[Row, Mark] = {}  # of rows that were not changed since
+    ended: Mark | None = None  # who ended the trial, if none runs
+
+
+def precedents(journal: Journal, laws: display.Laws) -> Precedents:
+    """What a journal says of the versions so far."""
+    marks = journal.versions()
+    changes = last_changes(laws, marks)
+    postponed = dict[Row, Mark]()
+    for mark in journal.marks:
+        if mark.kind != "rejected" or mark.facts.get("forever"):
+            continue
+        for h, x in display.people_rows(mark.facts, protocol=laws.protocol):
+            if (h, x) not in changes or changes[h, x].mark.seq < mark.seq:
+                postponed[h, x] = mark
+    return Precedents(changes, postponed, _ended(laws, marks))
+
+
+def last_changes(laws: display.Laws, marks: Sequence[Mark]) -> dict[Row, Past]:
+    """The last change of each row of the protocol that a decision brought."""
+    found = dict[Row, Past]()
+    if laws.has_rows:
+        for number in range(2, min(len(laws.tables), len(marks)) + 1):
+            before, after = (laws.tables[n][0] for n in (number - 2, number - 1))
+            for h, x in np.argwhere(before != after).tolist():
+                found[h, x] = Past(number, int(before[h, x]), marks[number - 1])
+    return found
+
+
+def _ended(laws: display.Laws, marks: Sequence[Mark]) -> Mark | None:
+    """The decision that ended the last trial; None if one runs, or if there never was one."""
+    for number in range(min(len(laws.tables), len(marks)), 1, -1):
+        if laws.share(number):
+            return None
+        if laws.share(number - 1):
+            return marks[number - 1]
+    return None
+
+
+def taken_back(
+    terms: Terms,
+    known: Precedents,
+    changes: Iterable[tuple[int, int, int]],
+    *,
+    begins_trial: bool = False,
+) -> list[str]:
+    """What a decision takes back, a sentence for each earlier one.
+
+    changes: step, state and new action of each row of the protocol that it changes.
+    """
+    reversed_by, put_off = dict[int, list[Row]](), dict[int, list[Row]]()
+    marks = dict[int, Mark]()
+    for h, x, action in changes:
+        past, postponed = known.changes.get((h, x)), known.postponed.get((h, x))
+        if past is not None and past.old == action:
+            reversed_by.setdefault(past.mark.seq, []).append((h, x))
+            marks[past.mark.seq] = past.mark
+        if postponed is not None:
+            put_off.setdefault(postponed.seq, []).append((h, x))
+            marks[postponed.seq] = postponed
+    found = [
+        f"This takes back an earlier decision for {phrases.places_words(terms, rows)}:"
+        f" {decided(terms, marks[seq])}."
+        for seq, rows in sorted(reversed_by.items(), reverse=True)
+    ]
+    found += [
+        f"A change was postponed for {phrases.places_words(terms, rows)}:"
+        f" {decided(terms, marks[seq])}."
+        for seq, rows in sorted(put_off.items(), reverse=True)
+    ]
+    if begins_trial and known.ended is not None:
+        found.append(f"This begins a trial again: {decided(terms, known.ended)}.")
+    return found
+
+
+def decided(terms: Terms, mark: Mark) -> str:
+    """Who decided what, when and why."""
+    what = display.decision_words(terms, mark.kind, mark.facts)
+    reason = mark.facts.get("reason")
+    why = f" (“{reason}”)" if reason else ""
+    return f"{display.who(mark)} {what} on {mark.time[:10]}{why}"
