@@ -31,6 +31,7 @@ class Known(NamedTuple):
     motions: Sequence[MotionView] = ()  # that wait for reviewers
     others: Mapping[tuple[int, int], dict[str, Any]] = {}  # evidence of changes not proposed
     me: str = ""  # who decides
+    effect: Mapping[str, Any] | None = None  # of the decision, with features; see `Reading.effect`
 
     @property
     def has_rows(self) -> bool:

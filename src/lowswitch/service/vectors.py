@@ -59,9 +59,19 @@ def _trial(known: Known, row: dict[str, Any]) -> dict[str, Any]:
         "departs": facts["departs"],
         "kinds": kinds,
         "lines": phrases.kinds_in_trial(known.terms, row) if facts["proposed"] else [],
+        "guess": _never_given(row),
         "cost": None if cost is None else phrases.more(cost["mean"], known.terms),
         "within": None if cost is None else phrases.within(cost, known.terms),
     }
+
+
+def _never_given(row: dict[str, Any]) -> list[str]:
+    """The actions of a trial that no logged case was given, of any kind."""
+    found = dict[str, int]()
+    for one in row.get("regions", []):
+        for name in one["alternatives"]:
+            found[name] = found.get(name, 0) + sum(r["tries"][name] for r in row["regions"])
+    return [name for name, tries in found.items() if not tries]
 
 
 def _line(one: dict[str, Any], terms: Terms) -> dict[str, str]:
@@ -105,7 +115,8 @@ def _options(known: Known, row: dict[str, Any]) -> list[tuple[str, str]]:
             ("postpone all", "Postpone the new policy"),
             forbid,
         ]
-    found = [("approve all", "Approve the trial")]
+    ends = "trial" in row and not row["trial"]["proposed"]
+    found = [("approve all", "End the trial" if ends else "Approve the trial")]
     if row.get("usual_changes", 1):
         found = [
             ("approve all", "Approve the new protocol and the trial"),
@@ -161,7 +172,7 @@ async def policy_page(call: Call, terms: FeatureTerms) -> Response:
 def moved_law(shares: dict[str, float]) -> str:
     """How often each action is played, the most frequent first."""
     ordered = sorted(shares.items(), key=lambda pair: -pair[1])
-    return ", ".join(f"{name} {share:.0%}" for name, share in ordered if share >= 0.01)
+    return ", ".join(f"{name} {100 * share:.0f} %" for name, share in ordered if share >= 0.01)
 
 
 def _context(terms: FeatureTerms, typed: list[str]) -> Any:
