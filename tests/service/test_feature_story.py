@@ -414,6 +414,8 @@ def test_the_choice_that_ends_a_trial_says_so():
     known = types.SimpleNamespace(terms=types.SimpleNamespace(word=str), case="part", protocol=True)
     row = {"usual_changes": 0, "trial": {"proposed": 0.0}}
     assert ("approve all", "End the trial") in vectors._options(known, row)
+    assert vectors.title(known, row) == "The end of the trial"
+    assert vectors.title(known, {"usual_changes": 0, "trial": {"proposed": 0.1}}) == "A trial"
 
 
 @chromium

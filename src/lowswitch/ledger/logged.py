@@ -55,9 +55,11 @@ def logged_cases(ledger: Reading, *, after: int = 0) -> Log:
         raise LedgerError("there are no whole reports to evaluate a policy on")
     if any(payload.get("propensities") is None for _, payload in found):
         raise LedgerError("this ledger was written before reports held propensities")
-    names = ("states", "actions", "rewards", "propensities")
-    columns = (np.array([payload[name][0] for _, payload in found]) for name in names)
-    return Log(*columns, left_out=left_out)
+    x, actions, rewards, propensities = (
+        np.array([payload[name][0] for _, payload in found])
+        for name in ("states", "actions", "rewards", "propensities")
+    )
+    return Log(x, actions, rewards, propensities, left_out)
 
 
 def logged_batches(ledger: Reading) -> Batches:
