@@ -16,6 +16,7 @@ _DOCS = (
     "few",
     "few-measured",
     "features",
+    "features-board",
     "trial",
     "evaluation",
     "choosing",

@@ -83,7 +83,8 @@ PROGRAMS = [
         f"docs/{name}.md"
         for name in (
             *("index", "process", "research", "gymnasium", "sb3", "tutorial", "few", "ledger"),
-            *("features", "evaluation", "concurrent", "choosing", "adding", "bounds", "problems"),
+            *("features", "features-board", "evaluation", "concurrent", "choosing", "adding"),
+            *("bounds", "problems"),
         )
     ),
 ]

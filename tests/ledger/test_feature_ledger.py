@@ -11,7 +11,15 @@ import lowswitch as ls
 from ledgers import made as table_ledger
 from ledgers import rewritten, steady
 from lowswitch.features import ContextDriftWarning
-from lowswitch.ledger import ConflictError, ExpiredError, Ledger, LedgerError, import_csv
+from lowswitch.ledger import (
+    ConflictError,
+    ExpiredError,
+    Ledger,
+    LedgerError,
+    import_csv,
+    logged_cases,
+    logged_episodes,
+)
 from lowswitch.ledger import snapshot as snapshots
 from lowswitch.ledger.state import replayed
 from lowswitch.ledger.text import proposal_table
@@ -524,3 +532,41 @@ def test_a_ledger_records_that_contexts_moved(tmp_path):
     assert found[-1] == (93, 93)
     assert ledger._ready().learner.digest() == outside.digest()
     assert ledger.verify().whole
+
+
+def test_a_policy_is_evaluated_on_the_cases_that_a_ledger_logged(tmp_path):
+    """Reports hold vector, action, reward and propensity, and a correction counts as corrected."""
+    told = dict[int, tuple]()
+    with made(tmp_path / "run.db") as ledger:
+        for number in range(1, 41):
+            issued = ledger.ask("here", f"r{number}")
+            x, actions, rewards = played(BANDIT, issued)
+            chance = issued.policy.propensities(x)[0][actions[0]]
+            told[number] = *x[0], actions[0], rewards[0], chance
+            ledger.tell(issued.ticket, x, actions, rewards)
+            if (proposal := ledger.proposal()) is not None:
+                approve(ledger, proposal)
+        log = logged_cases(ledger, after=10)
+        rows = np.column_stack([log.contexts, log.actions, log.rewards, log.propensities])
+        assert rows.tolist() == [[float(one) for one in told[n]] for n in range(11, 41)]
+        assert np.isfinite(ls.evaluate(ledger.policy, log).dr.low)
+        with pytest.raises(LedgerError, match="logged_cases reads its reports"):
+            logged_episodes(ledger)
+        with pytest.raises(LedgerError, match="no whole reports"):
+            logged_cases(ledger, after=40)
+    with (
+        made(tmp_path / "long.db", PROBLEMS["MDP"]) as ledger,
+        pytest.raises(LedgerError, match="one step, and these episodes have 3"),
+    ):
+        logged_cases(ledger)
+
+
+def test_a_plan_in_units_of_the_noise_is_no_forecast_of_a_run(tmp_path):
+    class Plan:
+        def expected(self):
+            return [[0, -0.1, 0.0, 0.1]]
+
+    with pytest.raises(LedgerError, match="in which noise is 1; give the forecast as lines"):
+        made(tmp_path / "run.db", forecast=Plan())
+    with made(tmp_path / "run.db", forecast=[(0, -0.1, 0.0, 0.1)]) as ledger:
+        assert ledger.terms.forecast[0].high == 0.1

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import re
+import types
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ import browser
 import lowswitch as ls
 from lowswitch.ledger import Client, Feature, Ledger, LedgerError
 from lowswitch.ledger.client import Spooled
+from lowswitch.ledger.text import moved
 from lowswitch.policy.shape import Shape
+from lowswitch.service import vectors
 from served import Served
 
 chromium = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
@@ -284,14 +288,8 @@ def test_parts_are_decided_over_http_and_tickets_say_theirs(guarded):
 
 
 def test_the_pages_say_both_parts_and_the_confirmation_what_becomes_of_each(guarded):
-    with clients(guarded) as (site, reviewer, _):
-        make(site, 1, 20)
-        reviewer.approve(reviewer.proposal(), reason="minutes")
-        make(site, 21, 40)
-        reviewer.approve(reviewer.proposal(), reason="minutes")
-        make(site, 61, 60)
-        proposal = reviewer.proposal()
-    session, row = guarded.login("reviewer"), proposal.rows[0]
+    proposal, session = learned(guarded), guarded.login("reviewer")
+    row = proposal.rows[0]
     assert row["usual_changes"] > 0
     page = guarded.page("/proposal", session)[1]
     assert "1. What changes for whom" in page
@@ -314,3 +312,124 @@ def test_the_pages_say_both_parts_and_the_confirmation_what_becomes_of_each(guar
         shown = guarded.post("/decide", session, **given)[2].decode()
         assert title in shown, decision
         assert said in shown, decision
+
+
+def learned(guarded):
+    """The same line after two trials, with a proposal that changes protocol and trial."""
+    with clients(guarded) as (site, reviewer, _):
+        make(site, 1, 20)
+        reviewer.approve(reviewer.proposal(), reason="minutes")
+        make(site, 21, 40)
+        reviewer.approve(reviewer.proposal(), reason="minutes")
+        make(site, 61, 60)
+        return reviewer.proposal()
+
+
+def of_all_parts(page):
+    """The shares of all parts that a page lists under the trial, in percent, added up."""
+    table = page.partition("Who gets what in the trial")[2].partition("</table>")[0]
+    return sum(float(one) for one in re.findall(r'data-name="Share">([\d.]+) %', table))
+
+
+def test_a_limited_trial_is_confirmed_with_what_is_left_of_it(guarded):
+    proposal, session = learned(guarded), guarded.login("reviewer")
+    given = {"proposal": proposal.hash, "decision": "approve all"}
+    whole, limited = (
+        guarded.post("/decide", session, **given, share=share)[2].decode() for share in ("", "7")
+    )
+    departs = proposal.rows[0]["trial"]["departs"]
+    assert abs(of_all_parts(whole) - 25 * departs) < 0.3
+    assert of_all_parts(limited) <= 6.3  # two of 32 alternatives
+    assert "What the trial costs" in limited
+    assert "is not known" not in limited
+
+
+def test_a_confirmation_says_how_often_each_setting_is_given_to_a_kind(guarded):
+    proposal, session = learned(guarded), guarded.login("reviewer")
+    shown = guarded.post("/decide", session, proposal=proposal.hash, decision="approve all")
+    page = shown[2].decode()
+    for one in proposal.rows[0]["regions"]:
+        old, new = moved(one).split(" → ")
+        assert old == new or f"{old} → <b>{new}</b>" in page
+    assert "of the changes correctly" in page
+
+
+@pytest.mark.parametrize("pending", [True, False])
+def test_a_veto_is_confirmed_with_what_each_kind_gets_instead(guarded, pending):
+    proposal, session = learned(guarded), guarded.login("reviewer")
+    if not pending:
+        with clients(guarded) as (_, reviewer, _):
+            reviewer.approve(proposal, reason="minutes")
+    status, page = guarded.page("/forbid", session)
+    assert status == 200
+    assert "Which setting must not be given?" in page
+    played = max(guarded.ledger.kinds()["regions"], key=lambda one: one["share"])["now"]
+    setting = max(played, key=played.get)
+    status, _, answer = guarded.post("/forbid", session, row="-1:-1", action=setting)
+    assert (status == 422) == pending  # the protocol at the beginning plays nothing else
+    if pending:
+        assert "would have no action left" in answer.decode()
+        return
+    page, effect = answer.decode(), guarded.ledger.effect("vetoed", veto(setting))
+    assert effect["usual_changes"] > 0.2
+    assert f"{100 * effect['usual_changes']:.0f} % of new parts outside the trial get" in page
+    assert "Expected: " in page
+    for one in effect["regions"]:
+        assert one["where"] in page
+        assert setting not in one["proposed"]
+
+
+def veto(setting):
+    return {"rows": [[-1, -1]], "actions": [SETTINGS.index(setting)]}
+
+
+def test_a_rollback_is_confirmed_with_what_changes_for_whom(guarded):
+    proposal, session = learned(guarded), guarded.login("operator")
+    with clients(guarded) as (site, reviewer, _):
+        reviewer.approve(proposal, reason="minutes")
+        shown = guarded.post("/rollback", session, version="1")[2].decode()
+        effect = guarded.ledger.effect("rolled_back", {"to": 1})
+        assert effect["regions"]
+        assert all(one["where"] in shown for one in effect["regions"] if one["changed"])
+        assert "of new parts outside the trial get another setting" in shown
+        read = re.search(r'name="read" value="(\w+)"', shown).group(1)
+        make(site, 200, 5)  # reports shift the shares of kinds, and not the decision
+        given = {"version": "1", "confirming": "1", "read": read, "consent": "1", "sure": "1"}
+        assert guarded.post("/rollback", session, **given, reason="alarm")[0] == 303
+    assert guarded.ledger.policy.share == 0
+
+
+def test_a_limit_that_the_board_set_is_recalled_in_words(guarded):
+    with clients(guarded) as (site, reviewer, _):
+        make(site, 1, 20)
+        reviewer.approve(reviewer.proposal(), reason="minutes", share=0.1)
+        make(site, 21, 40)
+    page = guarded.page("/proposal", guarded.login("reviewer"))[1]
+    assert "limited the trial to at most 10 % of new parts." in page
+    assert "{&#39;" not in page
+    assert 'name="share" inputmode="decimal" maxlength="6" autocomplete="off" value="10"' in page
+
+
+def test_the_choice_that_ends_a_trial_says_so():
+    known = types.SimpleNamespace(terms=types.SimpleNamespace(word=str), case="part", protocol=True)
+    row = {"usual_changes": 0, "trial": {"proposed": 0.0}}
+    assert ("approve all", "End the trial") in vectors._options(known, row)
+    assert vectors.title(known, row) == "The end of the trial"
+    assert vectors.title(known, {"usual_changes": 0, "trial": {"proposed": 0.1}}) == "A trial"
+
+
+@chromium
+def test_pages_with_kinds_of_cases_are_as_wide_as_the_window(guarded):
+    proposal = learned(guarded)
+    with browser.Browser() as tab:
+        tab.open(f"{guarded.url}/login")
+        tab.type("#token", guarded.tokens["reviewer"])
+        tab.click("main button", leaves=True)
+        for width in (1200, 360):
+            tab.size(width, 900)
+            tab.open(f"{guarded.url}/proposal")
+            assert tab.overflow() == 0
+            tab.evaluate("document.querySelector('select[name=decision]').value = 'approve all'")
+            tab.click(".bar button.go", leaves=True)
+            assert proposal.rows[0]["regions"][0]["where"] in tab.text
+            assert tab.overflow() == 0

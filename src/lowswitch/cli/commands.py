@@ -279,9 +279,12 @@ def _initial(options: argparse.Namespace) -> Any:
     """The policy in use, if there is a file of it."""
     if options.initial is None:
         return None
-    if options.features:
-        return lowswitch.LinearPolicy.load(options.initial)
     labels = None if options.actions is None else options.actions.split(",")
+    if options.features:
+        from lowswitch.cli.logs import linear_policy
+
+        size = options.features
+        return linear_policy(options.initial, labels or size["actions"], features=size["features"])
     H, S, A = options.size or (None, None, None)
     return policy_from_file(options.initial, labels or A, horizon=H, states=S)
 

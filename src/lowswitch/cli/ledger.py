@@ -39,7 +39,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--episodes": {"help": "How many tickets may be issued.", "type": int, "required": True},
     "--policy": {
         "help": "A file with the policy in use: a line for each step, an action for each state,"
-        " with commas between them.",
+        " with commas between them. With features, one action, or a file of LinearPolicy.save.",
         "metavar": "FILE",
     },
     "--reward-range": {"help": "The range of the rewards (default: 0,1).", "default": "0,1"},
@@ -293,14 +293,18 @@ def _features(given: str | None) -> Any:
 
 
 def _first_policy(options: argparse.Namespace, states: Any, actions: Any) -> Any:
-    """The policy in use: a table in a text file, or with features a saved LinearPolicy."""
+    """The policy in use: a table in a text file, or with features see `logs.linear_policy`."""
     from lowswitch.envs.files import policy_from_file
-    from lowswitch.policy.linear import LinearPolicy
 
     if options.policy is None:
         return None
     if states is None:
-        return LinearPolicy.load(options.policy)
+        given = _features(options.features)
+        features = given if isinstance(given, int) else len(given or ())
+        size = {"features": features, "horizon": options.horizon}
+        from lowswitch.cli.logs import linear_policy
+
+        return linear_policy(options.policy, actions, **size)
     count = states if isinstance(states, int) else len(states)
     return policy_from_file(options.policy, actions, horizon=options.horizon, states=count)
 

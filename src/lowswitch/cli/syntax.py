@@ -139,7 +139,8 @@ KNOWN: dict[str, dict[str, Any]] = {
     },
     "--initial": {
         "help": "The policy in use: a line for each step, an action for each state, with commas;"
-        " --actions names the actions.",
+        " --actions names the actions. With --features, one action, or a file of"
+        " LinearPolicy.save.",
         "metavar": "FILE",
     },
     "--json": {"help": "Print one JSON object.", "action": "store_true"},
@@ -165,7 +166,8 @@ KNOWN: dict[str, dict[str, Any]] = {
     "--only": {"help": "Measure this claim only; may be given several times.", "metavar": "CLAIM"},
     "--out": {"help": "Where to write (default: %(default)s)."},
     "--policy": {
-        "help": "The policy to evaluate: a line for each step, an action for each state.",
+        "help": "The policy to evaluate: a line for each step, an action for each state. With"
+        " features, one action, or a file of LinearPolicy.save.",
         "metavar": "FILE",
     },
     "--plot": {

@@ -23,6 +23,7 @@ class Log:
     actions: Any  # [n]
     rewards: Any  # [n]
     propensities: Any  # [n]  in (0, 1]
+    left_out: int = 0  # reports that could not be used
 
 
 def samples_of(policy: LinearPolicy, log: Log, ridge: float) -> Samples:

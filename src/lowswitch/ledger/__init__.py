@@ -25,7 +25,7 @@ from lowswitch.ledger.errors import (
 from lowswitch.ledger.feature import Feature
 from lowswitch.ledger.imports import import_csv
 from lowswitch.ledger.ledger import Ledger
-from lowswitch.ledger.logged import logged_batches, logged_csv, logged_episodes
+from lowswitch.ledger.logged import logged_batches, logged_cases, logged_csv, logged_episodes
 from lowswitch.ledger.responses import (
     Certificate,
     FeatureIssued,
@@ -70,6 +70,7 @@ __all__ = [
     "Version",
     "import_csv",
     "logged_batches",
+    "logged_cases",
     "logged_csv",
     "logged_episodes",
 ]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowswitch.learners.ridge_posterior import RidgePosterior
+from lowswitch.learners.trials import limited_policy
 from lowswitch.ledger.cases import CaseTally
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.feature_evidence import judged_cases
@@ -162,6 +163,35 @@ class FeatureProposals:
     def replaced(self, policy: LinearPolicy, payload: dict[str, Any]) -> list[Any]:
         return [self.plays(policy, payload)]
 
+    def effect(self, state: State, kind: str, decision: dict[str, Any]) -> dict[str, Any]:
+        """What a decision would change by kinds of cases, like a row of a proposal.
+
+        It is judged by the cases that are learned by now. `identity` names the policy that the
+        decision deploys; there is nothing else where no cases are kept.
+        """
+        after, found = self._after(state, kind, decision), dict[str, Any]()
+        if isinstance(state.tally, CaseTally):
+            policies = state.versions[-1], after, state.versions[0]
+            how = {"seed": self.terms.seed, "told": state.learner.told}
+            found = judged_cases(state.tally.cases, policies, self.terms.thresholds, **how)
+        return self._named(found) | {"identity": after.identity}
+
+    def _after(self, state: State, kind: str, decision: dict[str, Any]) -> LinearPolicy:
+        """The policy that a decision deploys, by the kind of its event."""
+        now: LinearPolicy = state.versions[-1]
+        if kind == "vetoed":
+            return now.without(decision["actions"])
+        if kind == "rolled_back":
+            earlier: LinearPolicy = state.versions[decision["to"] - 1]
+            return earlier
+        if kind == "capped":
+            return limited_policy(now, now, None, decision["share"])
+        made = state.learner.proposal()
+        new: LinearPolicy = now if made is None else made.policy
+        if new.protocol is None:
+            return new
+        return limited_policy(now, new, decision.get("part"), decision.get("share"))
+
     # ---- reading ---------------------------------------------------------------------------------
 
     def labelled(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -180,12 +210,17 @@ class FeatureProposals:
                 for one in row["steps"]
             ],
         }
-        if "trial" in row:
-            found["trial"] = row["trial"] | {"law": self._law(row["trial"]["law"])}
-        if "regions" in row:
-            found["regions"] = [self.region(one) for one in row["regions"]]
-            found["affected"] = [self._case(one) for one in row["affected"]]
-        return found
+        return self._named(found)
+
+    def _named(self, found: dict[str, Any]) -> dict[str, Any]:
+        """What `judged_cases` found with the names of things."""
+        named = dict[str, Any]()
+        if "trial" in found:
+            named["trial"] = found["trial"] | {"law": self._law(found["trial"]["law"])}
+        if "regions" in found:
+            named["regions"] = [self.region(one) for one in found["regions"]]
+            named["affected"] = [self._case(one) for one in found["affected"]]
+        return found | named
 
     def _law(self, law: dict[str, float]) -> dict[str, float]:
         return {self.terms.labels["action"][int(a)]: share for a, share in law.items()}

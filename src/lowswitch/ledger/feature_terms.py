@@ -67,6 +67,11 @@ class FeatureTerms(Terms):
                 'missing="optimistic" hopes for the best state of a table, which features do not'
                 ' have; declare "drop" or "hold"'
             )
+        if hasattr(others.get("forecast"), "expected"):
+            raise LedgerError(
+                "a plan with features has its own units of reward, in which noise is 1; give the"
+                " forecast as lines (episodes, low, middle, high) in yours, or leave it out"
+            )
         episodes = require_count("episodes", others["episodes"])
         about = checked_features(features)
         size = {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lowswitch.algorithms.recipes import few
-from lowswitch.evaluation import Batches, Episodes, mixture_propensities
+from lowswitch.evaluation import Batches, Episodes, Log, mixture_propensities
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import KINDS
 from lowswitch.ledger.imports import Step, read_episodes
@@ -25,6 +26,8 @@ def logged_episodes(ledger: Reading, *, after: int = 0) -> Episodes:
     and truncated reports are left out and counted, and so are reports of actions that the ticket's
     version does not play. Imported history has no propensities and is not among them.
     """
+    if not isinstance(ledger.terms, TableTerms):
+        raise LedgerError("this ledger is of a run with features; logged_cases reads its reports")
     rows, left_out = _reports(ledger, after)
     if not rows:
         raise LedgerError("there are no whole reports to evaluate a policy on")
@@ -37,6 +40,26 @@ def logged_episodes(ledger: Reading, *, after: int = 0) -> Episodes:
     kept = (propensities > 0).all(axis=1)
     left_out += int((~kept).sum())
     return Episodes(states[kept], actions[kept], rewards[kept], propensities[kept], left_out)
+
+
+def logged_cases(ledger: Reading, *, after: int = 0) -> Log:
+    """The reported cases of a ledger with features and one step, in the order of their tickets.
+
+    The propensities are the recorded ones. after: see `logged_episodes`.
+    """
+    terms = ledger.vectors()
+    if terms.horizon != 1:
+        raise LedgerError(f"a log of cases has one step, and these episodes have {terms.horizon}")
+    found, left_out = _whole_reports(ledger, after)
+    if not found:
+        raise LedgerError("there are no whole reports to evaluate a policy on")
+    if any(payload.get("propensities") is None for _, payload in found):
+        raise LedgerError("this ledger was written before reports held propensities")
+    x, actions, rewards, propensities = (
+        np.array([payload[name][0] for _, payload in found])
+        for name in ("states", "actions", "rewards", "propensities")
+    )
+    return Log(x, actions, rewards, propensities, left_out)
 
 
 def logged_batches(ledger: Reading) -> Batches:
@@ -118,24 +141,33 @@ def _reports(
 ) -> tuple[list[tuple[int, list[int], list[int], list[float]]], int]:
     """Version, states, actions and rewards of each usable report, and how many others there are.
 
-    A corrected report counts as corrected. After the end of a terminated episode the action is -1.
+    After the end of a terminated episode the action is -1.
     """
-    H, versions = ledger.terms.horizon, dict[int, int]()
-    found = dict[int, tuple[int, list[int], list[int], list[float]] | None]()
+    H, found = ledger.terms.horizon, list[tuple[int, list[int], list[int], list[float]]]()
+    reports, left_out = _whole_reports(ledger, after)
+    for version, payload in reports:
+        n = len(payload["actions"])
+        rest = H - n
+        states = [*payload["states"][:n], *[0] * rest]
+        actions, rewards = [*payload["actions"], *[-1] * rest], [*payload["rewards"], *[0.0] * rest]
+        found.append((version, states, actions, rewards))
+    return found, left_out
+
+
+def _whole_reports(ledger: Reading, after: int) -> tuple[list[tuple[int, dict[str, Any]]], int]:
+    """The version and the payload of each usable report, and how many others there are.
+
+    A corrected report counts as corrected.
+    """
+    versions, found = dict[int, int](), dict[int, tuple[int, dict[str, Any]] | None]()
     for event in ledger.events():
         payload = event.payload
         if event.kind == "asked":
             versions[payload["number"]] = payload["version"]
         elif KINDS[event.kind].has_report and payload["number"] > after:
-            number, n = payload["number"], len(payload["actions"])
+            number, is_whole = payload["number"], payload["ended"] in ("whole", "terminated")
             found[number] = None
-            if payload["ended"] in ("whole", "terminated") and n:
-                rest = H - n
-                found[number] = (
-                    versions[number],
-                    [*payload["states"][:n], *[0] * rest],
-                    [*payload["actions"], *[-1] * rest],
-                    [*payload["rewards"], *[0.0] * rest],
-                )
+            if is_whole and payload["actions"]:
+                found[number] = versions[number], payload
     rows = [found[number] for number in sorted(found)]
     return [row for row in rows if row is not None], rows.count(None)

@@ -198,6 +198,15 @@ class Reading:
         with self._lock:
             return self.terms.proposals.others(self._ready(), changes)
 
+    def effect(self, kind: str, decision: dict[str, Any]) -> dict[str, Any]:
+        """What a decision would change by kinds of cases, like a row of a proposal; with features.
+
+        kind: approved, vetoed, rolled_back or capped. decision: the payload of its event.
+        """
+        proposals = self.vectors().proposals
+        with self._lock:
+            return proposals.effect(self._ready(), kind, decision)
+
     def _judgement_of(self, state: State, wait: bool) -> Judgement | None:
         """The posterior on the pending proposal, which is kept until there is another one."""
         made = state.learner.proposal()

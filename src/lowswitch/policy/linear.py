@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from lowswitch.checks import require_count
+from lowswitch.checks import require_count, require_indices
 from lowswitch.io import storage
 from lowswitch.kernels.streams import drawn_member
 from lowswitch.policy.choice import Choice
@@ -86,6 +86,17 @@ class LinearPolicy(Members):
         self._columns = self.weights
         if self.floor is not None:  # in one array with the members, so that one product serves both
             self._columns = np.concatenate([self.weights, self.floor], axis=-1)
+
+    @classmethod
+    def always(
+        cls, action: int | Sequence[int], *, features: int, actions: int, horizon: int = 1
+    ) -> LinearPolicy:
+        """The policy that plays one action in every context, or one at each step."""
+        weights = np.zeros((horizon, features + 1, actions, 1))
+        played = np.array(action)
+        require_indices("action", played, actions)
+        weights[np.arange(horizon), -1, np.broadcast_to(played, horizon)] = 1.0
+        return cls(Shape.of(horizon, features, actions), weights, np.uint64(0))
 
     def _require_protocol(self) -> None:
         """A protocol is one function of the same features, and somebody follows it."""

@@ -33,6 +33,7 @@ class Known(NamedTuple):
     others: Mapping[tuple[int, int], dict[str, Any]] = {}  # evidence of changes not proposed
     precedents: Precedents = Precedents()  # what people decided before
     me: str = ""  # who decides
+    effect: Mapping[str, Any] | None = None  # of the decision, with features; see `Reading.effect`
 
     @property
     def has_rows(self) -> bool:

@@ -358,7 +358,7 @@ async def _sheet(
         )
     except SupersededError as error:
         raise await _superseded(call, given["proposal"]) or error from None
-    known = await known_of(call, chosen)
+    known = await known_of(call, chosen, kind=kind, decision=given)
     assert known.view is not None
     rows = [[row["step"], row["state"]] for row in known.view.rows] if keys is None else chosen
     if kind == "approved" and (wrong := sheets.too_small(known, given | {"rows": rows})):
@@ -415,7 +415,7 @@ async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 2
 
 def _newly_proposed(known: Known, rows: list[tuple[int, int]]) -> list[str]:
     """The actions that the pending proposal would bring to the protocol in rows."""
-    proposed = known.view.rows if known.view else []
+    proposed = known.view.rows if known.view and known.has_rows else []
     chosen = [row for row in proposed if (row["step"], row["state"]) in rows]
     new = {row["to"][0] for row in chosen if row["to"][0] not in row["from"][:1]}
     return [known.terms.labels["action"][a] for a in sorted(new)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from lowswitch.show.text import counted
 
 _MANY = 100  # cases for which a gain is told where rewards are small
 _FEW_PLACES = 12  # in which the alternatives of a trial differ, so that they are named
+_LEAST_SHOWN = 0.05  # percent of all cases; what fewer are given is not listed
 _SMALL = 10.0  # the widest range of rewards that counts as small
 LABELS = {  # what the pages call a verdict; exports and programs use its name
     "IMPROVE": "better",
@@ -336,7 +337,7 @@ def alternatives(
     return lines
 
 
-def kinds_in_trial(terms: Terms, row: dict[str, Any]) -> list[dict[str, Any]]:
+def kinds_in_trial(terms: Terms, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The same of a policy on features: a line for each kind of cases and action; see
     `FeatureProposals.labelled`.
     """
@@ -344,14 +345,16 @@ def kinds_in_trial(terms: Terms, row: dict[str, Any]) -> list[dict[str, Any]]:
     for one in row.get("regions", []):
         usual = one["usual"][1] if one["usual"] else max(one["proposed"], key=one["proposed"].get)
         for name, part in sorted(one["alternatives"].items(), key=lambda pair: -pair[1]):
-            given = one["tries"][name]
+            given, of_all = one["tries"][name], 100 * share * part * one["share"]
+            if of_all < _LEAST_SHOWN:
+                continue
             lines.append(
                 {
                     "where": one["where"],
                     "steps": steps_words(terms, [0]),
                     "old": usual if usual != name else f"another {terms.word('action')}",
                     "new": name,
-                    "share": f"{100 * share * part * one['share']:.1f} %",
+                    "share": f"{of_all:.1f} %",
                     "given": given,
                     "first": "" if given else "these",
                 }

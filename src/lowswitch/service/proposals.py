@@ -9,7 +9,7 @@ from lowswitch.ledger.events import LEDGER
 from lowswitch.ledger.evidence import BY_WORTH
 from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import WORTHS, percent
-from lowswitch.service import display, effects, phrases, sheets
+from lowswitch.service import display, effects, phrases, sheets, vectors
 from lowswitch.service.effects import Known
 from lowswitch.service.journal import Journal
 from lowswitch.service.phrases import LABELS
@@ -74,15 +74,14 @@ def headline(known: Known, view: ProposalView) -> dict[str, Any]:
     if not known.has_rows:
         usual = view.rows[0].get("usual_changes")
         return {
-            "whole": True,
             "usual": "" if usual is None else f"{100 * usual:.0f} %",
-            "trial": known.protocol,
+            "big": vectors.title(known, view.rows[0]),
+            "rest": "",
             "worth": worth_words(known),
         }
     n = sum(effects.is_of_protocol(known, row) for row in view.rows)
     trial = _trial(known, view) if known.protocol else None
     return {
-        "whole": False,
         "usual": "",
         "big": counted(n, "change") if n else title(n, trial),
         "rest": title(n, trial).removeprefix(counted(n, "change")) if n else "",

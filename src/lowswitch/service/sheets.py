@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +57,7 @@ class Sheet(NamedTuple):
     replaces: Sequence[int] = ()  # requests of the same person that it takes the place of
     bound: Sequence[str] = ()  # lines that must be the same when somebody confirms
     beside: Sequence[int] = ()  # requests that it contradicts, repeats or ends
+    identity: str = ""  # of the policy that it deploys, where kinds of cases shift with each report
 
     @property
     def read(self) -> str:
@@ -66,7 +67,8 @@ class Sheet(NamedTuple):
         changes = [[one["where"], one["old"], one["new"]] for one in self.changes]
         names = ("where", "steps", "old", "new", "share")
         trial = [[one[name] for name in names] for one in self.trial]
-        what: list[Any] = [self.title, self.base, changes, trial, self.unlisted, bool(self.consent)]
+        shown = [self.identity] if self.identity else [changes, trial]
+        what: list[Any] = [self.title, self.base, *shown, self.unlisted, bool(self.consent)]
         what += [list(self.replaces), list(self.beside), list(self.bound)]
         return digest(canonical(what)) if self.has_reason else ""
 
@@ -160,35 +162,86 @@ def _next_time(known: Known, changes: int) -> str:
 
 def _whole_approved(known: Known, view: ProposalView, decision: dict[str, Any]) -> Sheet:
     """A policy on features: its protocol and its trial, or one of them, where it has both."""
-    row, trial = view.rows[0], list[dict[str, Any]]()
-    adopts = decision.get("part") != "trial" and bool(row.get("usual_changes", 1))
-    regions = row.get("regions", []) if adopts else []
+    row, proposed = known.effect or view.rows[0], view.rows[0]
+    adopts = decision.get("part") != "trial" and bool(proposed.get("usual_changes", 1))
+    regions = _moving(row) if adopts else []
+    trial = _kinds_in_trial(known, row)
     if known.protocol:
         title = _approval_title(known, decision, int(adopts), "the new protocol")
-        lines = _new_protocol_lines(known, adopts, bool(row.get("usual_changes")))
+        lines = _new_protocol_lines(known, adopts, bool(proposed.get("usual_changes")))
         lines += limit_lines(known, decision) + _trial_lines(known, decision)
-        if decision.get("part") != "protocol" and share_after(known, decision):
-            trial = phrases.kinds_in_trial(known.terms, row)
     else:
         title = "Approve the new policy"
         lines = [f"The new policy takes effect for new {known.case}s."]
         if known.worth is not None:
             lines.append(f"Expected: {phrases.gain_words(known.worth['change'], known.terms)}.")
+    lines += _fidelity_lines(row) if adopts else []
     lines.append(_replaces(known, view))
     warnings = taken_back(known, [], decision) + _warnings(known, view, regions)
     warnings += _trial_warnings(known, decision, trial)
-    if (moved_at := row.get("drift")) is not None:
+    if (moved_at := proposed.get("drift")) is not None:
         warnings.append(phrases.drift_words(moved_at, known.terms))
     return Sheet(
         f"{title}?",
         title,
         lines,
-        kinds_changed(known, view)[:MOST_LISTED] if adopts else (),
+        kinds_changed(known, regions),
         warnings,
         "/proposal",
         trial=trial,
         consent=_consent_to_kinds(known, regions),
+        identity=row["identity"],
     )
+
+
+def _kinds_in_trial(known: Known, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a trial of a policy on features gives to which kinds of cases."""
+    if not (known.protocol and "regions" in row and row["trial"]["proposed"]):
+        return []
+    return phrases.kinds_in_trial(known.terms, row)
+
+
+def _fidelity_lines(row: Mapping[str, Any]) -> list[str]:
+    """How well the kinds of cases that a page lists describe the change."""
+    if row.get("fidelity") is None:
+        return []
+    right = f"{100 * row['fidelity']:.0f} %"
+    return [f"The table of kinds below describes {right} of the changes correctly."]
+
+
+def _with_kinds(known: Known, sheet: Sheet, then: Sequence[str] = ()) -> Sheet:
+    """A decision that nobody proposed, with what it changes for which kinds of cases."""
+    row = known.effect or {}
+    lines = [*sheet.lines, *_effect_lines(known, row), *then]
+    regions, trial = _moving(row), _kinds_in_trial(known, row)
+    return sheet._replace(
+        lines=lines,
+        changes=kinds_changed(known, regions),
+        warnings=[*_warnings_of(known, regions), *_first_given(known, trial)],
+        trial=trial,
+        consent=_consent_to_kinds(known, regions),
+        identity=row.get("identity", ""),
+    )
+
+
+def _effect_lines(known: Known, row: Mapping[str, Any]) -> list[str]:
+    """How many cases a decision concerns, and what it is expected to gain."""
+    if "regions" not in row:
+        return [f"What it changes for which {known.case}s is not known: no {known.case} is logged."]
+    case, outside = known.case, " outside the trial" if known.protocol else ""
+    share, found = row["usual_changes"], list[str]()
+    if not (share or _moving(row)):
+        found.append(f"{case.capitalize()}s{outside} get what they get now.")
+    else:
+        usual = "another" if known.protocol else "another usual"
+        found.append(
+            f"{percent(share)} of new {case}s{outside} get {usual} {known.terms.word('action')}, as"
+            " listed below."
+        )
+        found += _fidelity_lines(row)
+    if known.worth is not None:
+        found.append(f"Expected: {phrases.gain_words(known.worth['change'], known.terms)}.")
+    return found
 
 
 def _new_protocol_lines(known: Known, adopts: bool, changes: bool) -> list[str]:
@@ -211,13 +264,17 @@ def _replaces(known: Known, view: ProposalView) -> str:
     )
 
 
-def kinds_changed(known: Known, view: ProposalView) -> list[dict[str, Any]]:
-    """The kinds of cases that a policy on features changes; see `change`."""
+def _moving(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The kinds of cases of a row whose actions change, as far as percentages show it."""
+    sides_of = ((one, *moved(one).split(" → ")) for one in row.get("regions", []))
+    return [one for one, old, new in sides_of if old != new]
+
+
+def kinds_changed(known: Known, regions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Kinds of cases that a policy on features changes, as people read them; see `change`."""
     found = list[dict[str, Any]]()
-    for one in view.rows[0].get("regions", []):
-        if known.protocol and not one["changed"]:
-            continue
-        old, new = one["usual"] or moved(one).split(" → ")
+    for one in regions:
+        old, new = moved(one).split(" → ")
         gain = one["gain"]
         found.append(
             {
@@ -319,7 +376,9 @@ def limit_lines(known: Known, decision: dict[str, Any]) -> list[str]:
     if new == full:
         if abs(share - full) < 0.005:  # so it limits nothing, and nobody need have typed it
             return []
-        return [f"The limit is {100 * share:g} %. The trial has {100 * full:.0f} % anyway."]
+        return [
+            f"The limit of {100 * share:g} % changes nothing: the trial has {100 * full:.0f} %."
+        ]
     parts, left = (round(one * known.members) for one in (full, new))
     alternatives = (
         "The trial's one alternative" if parts == 1 else f"Each of the {parts} alternatives"
@@ -385,8 +444,12 @@ def _cost_lines(known: Known, decision: dict[str, Any], share: float) -> list[st
     """
     if known.worth is None or "trial" not in known.worth:
         return []
-    whole_trial = share == share_after(known, unlimited(decision))
-    if decision.get("part") == "trial" and not _same_protocol(known, decision):
+    whole_trial = share == share_after(known, unlimited(decision)) or known.effect is not None
+    if (
+        known.effect is None
+        and decision.get("part") == "trial"
+        and not _same_protocol(known, decision)
+    ):
         why = "it was estimated only together with the proposed changes of the protocol"
     elif not whole_trial:
         why = "it was estimated only for the whole proposed trial"
@@ -447,6 +510,11 @@ def taken_back(
 
 def _warnings(known: Known, view: ProposalView, changes: list[dict[str, Any]]) -> list[str]:
     """What a reviewer should not overlook."""
+    return _warnings_of(known, changes) + unread_warning(known, view)
+
+
+def _warnings_of(known: Known, changes: list[dict[str, Any]]) -> list[str]:
+    """Changes that are untried, unsure or worse."""
     found = _untried_warning(known, changes)
     if unsure := [row for row in changes if row["verdict"] == "UNSURE"]:
         said = f"{counted(len(unsure), 'change', 'is', 'are')} unsure: the data cannot tell yet."
@@ -454,7 +522,7 @@ def _warnings(known: Known, view: ProposalView, changes: list[dict[str, Any]]) -
     worse = sum(row["verdict"] == "WORSE" for row in changes)
     if worse:
         found.append(f"{counted(worse, 'change', 'is', 'are')} likely to make things worse.")
-    return found + unread_warning(known, view)
+    return found
 
 
 def _untried_warning(known: Known, changes: list[dict[str, Any]]) -> list[str]:
@@ -474,15 +542,19 @@ def _trial_warnings(
     known: Known, decision: dict[str, Any], trial: Sequence[dict[str, Any]]
 ) -> list[str]:
     """What the trial gives for the first time, and where it is not the trial of the proposal."""
-    return _first_given(trial) + _other_trial(known, decision)
+    return _first_given(known, trial) + _other_trial(known, decision)
 
 
-def _first_given(trial: Sequence[dict[str, Any]]) -> list[str]:
+def _first_given(known: Known, trial: Sequence[dict[str, Any]]) -> list[str]:
     """What a trial gives for the first time."""
-    first = [f"{one['new']} for {one['where']} ({one['first']})" for one in trial if one["first"]]
-    if not first:
+    said = [
+        f"{one['new']} for {one['where']}" + (f" ({one['first']})" if known.has_rows else "")
+        for one in trial
+        if one["first"]
+    ]
+    if not said:
         return []
-    shown = "; ".join(first[:6]) + (f"; and {len(first) - 6} more" if len(first) > 6 else "")
+    shown = "; ".join(said[:6]) + (f"; and {len(said) - 6} more" if len(said) > 6 else "")
     return [f"The trial gives for the first time: {shown}."]
 
 
@@ -575,7 +647,7 @@ def _stays(known: Known, view: ProposalView) -> str:
 
 def _whole_postponed(known: Known, view: ProposalView) -> Sheet:
     """A policy on features that is not deployed for now."""
-    title, changes = "Postpone the new policy", kinds_changed(known, view)[:MOST_LISTED]
+    title, changes = "Postpone the new policy", kinds_changed(known, _moving(view.rows[0]))
     lines = [_stays(known, view)]
     if known.protocol:
         title = "Postpone everything"
@@ -597,30 +669,21 @@ def _named(known: Known, decision: dict[str, Any]) -> tuple[str, str, str]:
 def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
     """Actions that are forbidden in rows."""
     names, where, all_of_them = _named(known, decision)
+    if not known.has_rows:
+        return _whole_vetoed(known, decision, names, where)
     lines = [
         f"No new {known.case} is given {names} for: {all_of_them}. It cannot be proposed there."
-        if known.has_rows
-        else f"No new {known.case} is given {names}. It cannot be proposed."
     ]
-    changes, rows = list[dict[str, Any]](), list[dict[str, Any]]()
-    if not known.has_rows and known.policies.allowed[:, decision["actions"]].any():
-        lines.append(
-            "The deployed policy may give it now. A new version replaces it at once and gives its"
-            f" next best {known.terms.word('action')} instead."
-        )
-    if known.has_rows:
-        after = law_of(known, "vetoed", decision)
-        changes, rows = _replacements(known, after)
-        lines += _freed_lines(known, after, {(h, x) for h, x, _ in changed_rows(known, after)})
+    after = law_of(known, "vetoed", decision)
+    changes, rows = _replacements(known, after)
+    lines += _freed_lines(known, after, {(h, x) for h, x, _ in changed_rows(known, after)})
     if changes:
         lines.append(
             f"{names} is given there now. Version {known.run.version + 1} replaces it at once, as"
             " listed below."
         )
         lines += _expected(known)
-    if known.view is not None:
-        lines.append("The pending proposal is made again without it. That costs no budget.")
-    lines.append("A later decision, with a reason, can lift this veto.")
+    lines += _veto_lines(known)
     title = f"Forbid {names} for {where}"
     if changes:
         title += f", and give {several(sorted({one['new'] for one in changes}))} instead"
@@ -635,6 +698,30 @@ def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
         consent=_consent(known, rows),
         unlisted=max(0, len(changes) - MOST_LISTED),
     )
+
+
+def _veto_lines(known: Known) -> list[str]:
+    """What a veto means for later."""
+    again = "The pending proposal is made again without it. That costs no budget."
+    return [
+        *([again] if known.view is not None else []),
+        "A later decision, with a reason, can lift this veto.",
+    ]
+
+
+def _whole_vetoed(known: Known, decision: dict[str, Any], names: str, where: str) -> Sheet:
+    """Actions that no policy on features may play any more."""
+    lines = [f"No new {known.case} is given {names}. It cannot be proposed."]
+    title = f"Forbid {names} for {where}"
+    sheet = Sheet(f"{title}?", title, lines, back="/map", css="stop")
+    if not known.policies.allowed[:, decision["actions"]].any():
+        return sheet._replace(lines=[*lines, *_veto_lines(known)])
+    now = known.run.version
+    lines.append(
+        f"Version {now + 1} replaces version {now} at once. It gives its next best"
+        f" {known.terms.word('action')} where {names} is given now."
+    )
+    return _with_kinds(known, sheet, _veto_lines(known))
 
 
 def _replacements(known: Known, after: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -707,18 +794,19 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
             again = f"The trial of version {to} runs again: {enter} {_enter(share)} it."
             lines.insert(lines.index(learned), again)
     trial, title = _trial_of(known, known.earlier), f"Roll back to version {to}"
-    return Sheet(
+    sheet = Sheet(
         f"{title}?",
         title,
         lines,
         changes[:MOST_LISTED],
-        _untried_warning(known, rows) + _first_given(trial),
+        _untried_warning(known, rows) + _first_given(known, trial),
         "/timeline",
         "stop",
         trial=trial,
         consent=_consent(known, rows),
         unlisted=max(0, len(changes) - MOST_LISTED),
     )
+    return sheet if known.has_rows else _with_kinds(known, sheet)
 
 
 def _trial_of(known: Known, law: Any) -> list[dict[str, Any]]:
@@ -769,5 +857,5 @@ def capped(known: Known, decision: dict[str, Any]) -> Sheet:
         lines.append(f"No longer given: {phrases.actions_words(known.terms, gone)}.")
     if known.view is not None:
         lines.append("The pending proposal is withdrawn and made again. That costs no budget.")
-    trial = _trial_of(known, after)
+    trial = _trial_of(known, after) or _kinds_in_trial(known, known.effect or {})
     return Sheet(f"{title}?", title, lines, (), (), "/timeline", "stop", trial=trial)

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from lowswitch.ledger import LedgerError
 from lowswitch.ledger.events import KINDS
 from lowswitch.ledger.evidence import BY_WORTH
+from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.responses import MotionView
 from lowswitch.service import actions
 from lowswitch.service.app import Call, as_refusal
@@ -72,7 +73,9 @@ async def known_of(
         if view is not None:
             earlier_ones = precedents(call.service.journal, laws_of(ledger))
             known = known._replace(precedents=earlier_ones)
-        if not (known.has_rows and kind and KINDS[kind].of_version):
+        if not known.has_rows:
+            return _with_effect(ledger, known, kind, decision or {})
+        if not (kind and KINDS[kind].of_version):
             return known
         changes = changed_rows(known, law_of(known, kind, decision or {}))
         found, worth = ledger.other_changes(changes[:MOST_LISTED]) if changes else ([], None)
@@ -80,6 +83,15 @@ async def known_of(
         return known._replace(others=others, worth=worth if len(found) == len(changes) else None)
 
     return await call.service.engine.call(read)
+
+
+def _with_effect(ledger: Reading, known: Known, kind: str, decision: dict[str, Any]) -> Known:
+    """The same with what a decision on features changes, unless the proposal says all of it."""
+    recorded = kind == "approved" and not decision.get("part") and decision.get("share") is None
+    if recorded or not (kind and KINDS[kind].makes_version):
+        return known
+    effect = ledger.effect(kind, decision)
+    return known._replace(effect=effect, worth=effect.get("worth"))
 
 
 def proposed_of(

@@ -27,6 +27,7 @@ def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
     said = [one["verdict"] for one in regions]
     return {
         "row": row,
+        "title": title(known, row),
         "protocol": known.protocol,
         "trial": _trial(known, row) if known.protocol and "trial" in row else None,
         "drift": phrases.drift_words(row["drift"], known.terms) if "drift" in row else "",
@@ -39,6 +40,16 @@ def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
         "cases": [_case(one, known.terms) for one in row.get("affected", [])],
         "options": _options(known, row),
     }
+
+
+def title(known: Known, row: dict[str, Any]) -> str:
+    """A proposal in a few words: a policy, or a protocol and what becomes of the trial."""
+    if not known.protocol:
+        return "A new policy"
+    new = row.get("usual_changes", 1)
+    if not (trial := row.get("trial", {})).get("proposed"):
+        return "A new protocol" if new or not trial else "The end of the trial"
+    return "A new protocol and a trial" if new else "A trial"
 
 
 def _trial(known: Known, row: dict[str, Any]) -> dict[str, Any]:
@@ -59,9 +70,19 @@ def _trial(known: Known, row: dict[str, Any]) -> dict[str, Any]:
         "departs": facts["departs"],
         "kinds": kinds,
         "lines": phrases.kinds_in_trial(known.terms, row) if facts["proposed"] else [],
+        "guess": _never_given(row),
         "cost": None if cost is None else phrases.more(cost["mean"], known.terms),
         "within": None if cost is None else phrases.within(cost, known.terms),
     }
+
+
+def _never_given(row: dict[str, Any]) -> list[str]:
+    """The actions of a trial that no logged case was given, of any kind."""
+    found = dict[str, int]()
+    for one in row.get("regions", []):
+        for name in one["alternatives"]:
+            found[name] = found.get(name, 0) + sum(r["tries"][name] for r in row["regions"])
+    return [name for name, tries in found.items() if not tries]
 
 
 def _line(one: dict[str, Any], terms: Terms) -> dict[str, str]:
@@ -105,7 +126,8 @@ def _options(known: Known, row: dict[str, Any]) -> list[tuple[str, str]]:
             ("postpone all", "Postpone the new policy"),
             forbid,
         ]
-    found = [("approve all", "Approve the trial")]
+    ends = title(known, row) == "The end of the trial"
+    found = [("approve all", "End the trial" if ends else "Approve the trial")]
     if row.get("usual_changes", 1):
         found = [
             ("approve all", "Approve the new protocol and the trial"),
@@ -161,7 +183,7 @@ async def policy_page(call: Call, terms: FeatureTerms) -> Response:
 def moved_law(shares: dict[str, float]) -> str:
     """How often each action is played, the most frequent first."""
     ordered = sorted(shares.items(), key=lambda pair: -pair[1])
-    return ", ".join(f"{name} {share:.0%}" for name, share in ordered if share >= 0.01)
+    return ", ".join(f"{name} {100 * share:.0f} %" for name, share in ordered if share >= 0.01)
 
 
 def _context(terms: FeatureTerms, typed: list[str]) -> Any:
