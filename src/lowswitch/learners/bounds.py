@@ -63,7 +63,7 @@ class CellBounds:
     def best(self, allowed: np.ndarray, *, chosen: bool) -> np.ndarray:  # [S]
         """Upper values of an optimal policy among the allowed ones [H, S, A].
 
-        chosen: what is allowed was chosen from the data, so that V* is not one function.
+        chosen: the data chose which actions are allowed, so V* is not one fixed function.
         """
         from lowswitch.kernels.bounds import sweep_best
 

@@ -41,7 +41,7 @@ class _Fit(NamedTuple):
         return self.turned(self.half)
 
     def turned(self, z: np.ndarray) -> np.ndarray:  # [p], or [p, n]
-        """Standard normal numbers as deviations of the weights, in those of the noise."""
+        """Turn standard normal numbers into deviations of the weights, in units of the noise."""
         from scipy.linalg import solve_triangular
 
         turned = solve_triangular(self.factor, z, lower=True, trans="T", check_finite=False)
@@ -75,7 +75,7 @@ class CasePosterior:
         self._fits = self._fitted()
 
     def values(self, newest: int) -> np.ndarray:  # [n, A, MODELS]
-        """What each action is worth in the newest cases, at most so many, in each model."""
+        """The value of each action in at most the `newest` last cases, in each model."""
         each = np.eye(self.shape.actions)
         recent = slice(-newest, None)
         n, weights = len(self.contexts[recent]), self.weights()
@@ -115,9 +115,9 @@ class CasePosterior:
     def _fit(
         self, gram: np.ndarray, moment: np.ndarray, total: float, n: int, level: float, slope: float
     ) -> _Fit:
-        """Weights of prior deviation _WIDE, `level` and `slope`, times that of the noise.
+        """Fit weights whose prior deviations are _WIDE, `level` and `slope`, in units of the noise.
 
-        The prior of the noise counts as one case that has half of the variance of all rewards.
+        The prior of the noise counts as one case with half of the variance of all rewards.
         """
         from scipy.linalg import solve_triangular
 

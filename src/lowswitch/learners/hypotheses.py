@@ -116,14 +116,14 @@ def shared_doubts(spec: PlanSpec, rewards: Rewards, rule: int) -> np.ndarray:  #
     Before an action was tried anywhere, nothing says whether it is better or worse than the others
     on the whole. Independent draws for each state would average that out, and many untried actions
     together would look well known. So each model shifts all unseen rewards of an action by one
-    number, uniform with the standard deviation `_DOUBT` times the spread of the mean rewards of
-    the cells that were tried. An action that was tried in m states has shown its effect m times,
-    which leaves 1 / sqrt(1 + m) of the deviation.
+    number, uniform with the standard deviation `_DOUBT` times the spread of the mean rewards of the
+    tried cells. An action that was tried in m states has shown its effect m times, which leaves 1 /
+    sqrt(1 + m) of the deviation.
 
-    What was seen is due to the actions that were tried, which may be unusual themselves, so from
-    rule 5 on the unseen rewards of all actions may be off together, too. The effects of actions
-    that were tried in m_a of M states average out to sqrt(sum of (m_a / M)^2) of the deviation: to
-    all of it if only one action was ever tried.
+    Observed rewards depend on the tried actions, which may be unusual themselves. So from rule 5 on
+    the unseen rewards of all actions may be off together, too. The effects of actions that were
+    tried in m_a of M states average out to sqrt(sum of (m_a / M)^2) of the deviation: to all of it
+    if only one action was ever tried.
     """
     n = rewards.n.reshape(-1, spec.S, spec.A)
     tried = n > 0
@@ -184,11 +184,11 @@ def _sized(spec: PlanSpec, belief: Belief) -> list[Sized]:
 
 
 def said_by_reward(belief: Belief, rule: int) -> float:
-    """As how many rewards of 0 and 1 each reward counts, to tell whether actions pay alike.
+    """The number of rewards of 0 and 1 for which each reward counts in the test of equal actions.
 
-    A reward whose variance is a share of that of rewards 0 and 1 says as much of the mean as one
-    over this share of those. Rules 3 and 4 counted it as less than one of them, so that actions
-    which clearly pay differently could be held for alike.
+    A reward with a share of the variance of such 0-1 rewards says as much about the mean as one
+    over this share of them. Rules 3 and 4 counted it as less than one, so actions that clearly pay
+    differently could be taken for equal.
     """
     return belief.share if rule < BY_ALL else min(_MOST_SAID, 1.0 / belief.share)
 

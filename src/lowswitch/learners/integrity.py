@@ -1,9 +1,9 @@
-"""What must be true of saved tables before compiled code, which checks nothing, may read them.
+"""Checks of saved tables before compiled code, which checks nothing, may read them.
 
-Each function raises a ValueError that names what is wrong. `told` is the number of episodes that
-were told, or None where more may be true of a learner than its schedule and its episodes say: it
-was told single steps or history, or decisions have changed its policy and its mask. Then only that
-is checked which compiled code rests on.
+Each function raises a ValueError that names the problem. `told` is the number of episodes that were
+told. It is None if the tables may hold more than schedule and episodes imply: the learner was told
+single steps or history, or decisions have changed its policy and its mask. Then only the facts on
+which compiled code relies are checked.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def require_actions(
 
 
 def require_visits(visits: np.ndarray, allowed: np.ndarray, told: int | None) -> None:
-    """Visits [..., H, S, A] of so many episodes: each visits every step once."""
+    """Visits [..., H, S, A] of `told` episodes: each visits every step once."""
     require(visits >= 0, "visits are negative")
     if told is None:
         return
@@ -63,7 +63,7 @@ def require_estimates(
 
 
 def require_due(spec: Any, cells: np.ndarray, frozen: bool) -> None:
-    """The next trigger of every cell is that of its schedule; there is none once it is frozen."""
+    """The next trigger of every cell follows from its schedule; a frozen cell has none."""
     visits, due = cells["visits"], cells["due"]
     if frozen:
         require(due == NEVER, "there are triggers after the end of a budget")
@@ -90,7 +90,7 @@ def next_triggers(spec: Any, visits: np.ndarray) -> np.ndarray:
 
 
 def require_clock(spec: Any, clock: np.ndarray, told: int | None, members: int) -> None:
-    """Counts that so many episodes can have, within the budget, at the right place of the grid."""
+    """Counts that `told` episodes can have, within the budget, at the right place of the grid."""
     now, timing = clock[0], spec.timing
     most_told = NEVER if told is None else told
     limits = {

@@ -1,7 +1,7 @@
-"""What a proposal is worth by a learner's posterior: as a whole, and row by row.
+"""The value of a proposal by a learner's posterior: as a whole, and row by row.
 
-A *law* is what is deployed: policies, of which each episode plays one, and the probability of each.
-Where there is a trial, the first policy is the protocol and the others are tried in order to learn.
+A *law* can be deployed: policies, of which each episode plays one, and the probability of each. If
+there is a trial, the first policy is the protocol and the others are tried in order to learn.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Gain(NamedTuple):
 
     @classmethod
     def of_each(cls, draws: np.ndarray) -> list[Self]:
-        """Those of each column of draws [models, n]."""
+        """The mean and intervals of each column of draws [models, n]."""
         draws = np.ascontiguousarray(draws.T)
         settled = np.where(np.abs(draws) <= TIE, 0.0, draws)
         better = (settled > 0).mean(axis=1) + 0.5 * (settled == 0).mean(axis=1)
@@ -75,7 +75,7 @@ class Gain(NamedTuple):
 
 
 class Worth(NamedTuple):
-    """What a proposal is worth per episode, compared with what is deployed."""
+    """The gain of a proposal per episode, compared with the deployed law."""
 
     change: Gain  # over all episodes
     against_initial: Gain  # the proposed law, compared with the policy at the beginning
@@ -187,7 +187,7 @@ class Judgement:
         return made
 
     def models(self, tried: int) -> int:
-        """How many models tell so many rows apart; few if a model has very many cells."""
+        """How many models distinguish `tried` rows; fewer if a model has very many cells."""
         return FEWER if self._is_large() else models_for(self._judged()[0], tried)
 
     def _together(self) -> int:

@@ -61,15 +61,15 @@ class Knowledge(ABC):
 
     @abstractmethod
     def policy(self) -> TablePolicy:
-        """A copy of what is deployed."""
+        """A copy of the deployed policy."""
 
     @abstractmethod
     def q(self) -> np.ndarray:  # [H, S, A]
-        """The running estimates, of a mixture those of its first member; -inf if forbidden."""
+        """The running estimates, of the first member for a mixture; -inf if forbidden."""
 
     @abstractmethod
     def values(self) -> np.ndarray:  # [H + 1, S]
-        """The running values, of a mixture those of its first member."""
+        """The running values, of the first member for a mixture."""
 
     @abstractmethod
     def visits(self) -> np.ndarray:  # [H, S, A]
@@ -97,16 +97,16 @@ class Knowledge(ABC):
 
     @abstractmethod
     def require_whole(self, told: int | None) -> None:
-        """Raise a ValueError if the tables are not such as so many episodes can have left.
+        """Raise a ValueError if `told` episodes cannot have left such tables.
 
-        Compiled code trusts them: an action out of range would end in a crash.
+        Compiled code trusts them: an action out of range would crash it.
         """
 
     def make_room(self) -> None:  # noqa: B027
         """Let tables grow that the next episode might fill; most kinds have none."""
 
     def plan(self, episodes: int) -> None:
-        """Work out in Python what is wanted after so many episodes, where no kernel does."""
+        """Compute in Python the wanted policy after `episodes` episodes, if no kernel does."""
         raise NotImplementedError(f"{type(self).__name__} plans in compiled code")
 
     @property
@@ -196,7 +196,10 @@ class Knowledge(ABC):
 
     @abstractmethod
     def hold(self, step: int, state: int) -> None:
-        """Let the value of a row be that of what it plays, and let it not be due."""
+        """Keep the action of a row.
+
+        Its value becomes the value of that action, and it causes no change until `release`.
+        """
 
     @abstractmethod
     def release(self, step: int, state: int) -> None:
@@ -228,9 +231,9 @@ class Knowledge(ABC):
         return changes[:used]
 
     def put(self, changes: np.ndarray) -> np.ndarray:  # [n, 3 + members]
-        """Count what is put to the board; return the rows for which the budget has switches left.
+        """Count the proposed row changes; return those for which the budget has switches left.
 
-        The first ones, in the order of step and state.
+        These are the first ones, in the order of step and state.
         """
         return changes[: self._pass_rows(changes, self.tables, gate=REVIEW)]
 
@@ -278,7 +281,7 @@ class Knowledge(ABC):
     def deploy(self, rows: Iterable[ProposedRow], told: int) -> tuple[History, int]:
         """Deploy rows of a proposal through an open gate; return them and how many are switches.
 
-        The clock goes on counting what was put to the board, whatever came of it.
+        The clock still counts the proposal, whatever the board decided.
         """
         changes = [(told - 1, row.step, row.state, *row.proposed) for row in rows]
         made, clock = History(np.array(changes, dtype=np.int64)), fresh_clock()
@@ -354,11 +357,11 @@ class Knowledge(ABC):
 
     @property
     def has_put(self) -> bool:
-        """Whether the kernels count the rows that they log as put to the board."""
+        """Whether the kernels count logged rows as proposed."""
         return bool(self.spec.timing.gate == REVIEW)
 
     def open_gate(self) -> None:
-        """Let the kernels deploy what is due."""
+        """Let the kernels deploy rows that are due."""
         self.set_gate(OPEN)
 
     def undo_review(self) -> Callable[[], None]:
@@ -378,7 +381,7 @@ class Knowledge(ABC):
         """Work out what else depends on the mask and on the rows held, once tables are restored."""
 
     def on_grid(self, episodes: int) -> bool:
-        """Whether all rows may change after so many episodes."""
+        """Whether all rows may change after `episodes` episodes."""
         timing = self.spec.timing
         return bool(timing.grid[self.tables.clock[0]["batch"]] == episodes)
 
@@ -390,13 +393,13 @@ class Knowledge(ABC):
         return to_come
 
     def dates_between(self, since: int, until: int) -> np.ndarray:
-        """The dates after `since` episodes, up to `until`; the end of the grid is none."""
+        """The dates after `since` episodes, up to `until`; the end of the grid is not a date."""
         grid: np.ndarray = self.spec.timing.grid
         return grid[(grid > since) & (grid <= until)]
 
     @property
     def exploits_next(self) -> bool:
-        """Whether the next deployment is the last one, and plays what is known to be best."""
+        """Whether the next deployment is the last one, and exploits."""
         from lowswitch.kernels.schedule import is_last
 
         return bool(self.spec.timing.exploit_last and is_last(self.spec, self.tables))
@@ -487,8 +490,8 @@ class Knowledge(ABC):
 
         Behind a gate it ends after the first episode in which rows became due.
 
-        The step is that of the first action that the deployed policy would not have played, if
-        `off_policy` does not allow such actions; then its episode is not learned.
+        If `off_policy` is False, it also ends before an episode with an action that the deployed
+        policy would not have played, and returns the step of this action.
         """
         from lowswitch.kernels.play import learn_batch
 
@@ -503,7 +506,7 @@ class Knowledge(ABC):
                 return used, done, step
 
     def attend(self, status: int, episodes: int) -> bool:
-        """Do what a kernel stopped for after so many episodes; return whether it is to go on."""
+        """Do what a kernel stopped for; return whether it has to continue."""
         from lowswitch.kernels.play import AWAITS_PLAN, LACKS_ROOM
 
         if status == LACKS_ROOM:
@@ -530,10 +533,10 @@ class Knowledge(ABC):
         return put_back
 
     def restored(self, seed: int, arrays: dict[str, np.ndarray], told: int | None) -> Self:
-        """The same spec with the tables that were saved after so many episodes.
+        """The same spec with the tables that were saved after `told` episodes.
 
-        A ValueError says where they do not fit. `told` is None where more than whole episodes was
-        told, or decisions were made: see `learners.integrity`.
+        A ValueError says where they do not fit. `told` is None if the learner was told more than
+        whole episodes, or if decisions were made: see `learners.integrity`.
         """
         for name, (size, kind) in self.layout().items():
             array = arrays[name]

@@ -230,9 +230,9 @@ class PlannerKnowledge(Knowledge):
         return max(gain, float(values[0].mean() - values[1].mean())), ratio, values
 
     def _settle_law(self, estimator: LearnedPosterior, episodes: int) -> None:
-        """Let members want a protocol, where there is one, and what limits rows and shares allow.
+        """Let members want a protocol, if there is one, within the limits on rows and shares.
 
-        What was drawn for the last members is the trial.
+        The draws for the last members are the trial.
         """
         wanted = self.tables.wanted.reshape(self.members, -1)
         deployed = self.tables.policy.reshape(self.members, -1)
@@ -248,7 +248,7 @@ class PlannerKnowledge(Knowledge):
         wanted[trial] = drawn[trial]
 
     def _moment(self, episodes: int) -> Moment:
-        """The deployment after so many episodes; those asked for count as evenly spaced."""
+        """The deployment after `episodes` episodes; requested ones count as evenly spaced."""
         timing, number = self.spec.timing, int(self.tables.clock[0]["deployments"]) + 1
         evenly = timing.asked or len(timing.grid) == 1
         return moment_of(
@@ -294,10 +294,10 @@ class PlannerKnowledge(Knowledge):
             list(threads.map(lambda m: plan_on_draw(self.spec, self.tables, belief, m), members))
 
     def _keep_all_but(self, most: int | None, wanted: np.ndarray, kept: np.ndarray) -> None:
-        """Let policies [n, H * S] differ from others that are kept in at most so many rows.
+        """Let policies [n, H * S] differ from the kept ones in at most `most` rows.
 
-        Rows are ranked by the number of policies that differ there, times their visits; of equals
-        the first ones may differ.
+        Rows are ranked by the number of policies that differ there, times their visits. Among
+        equals the first rows may differ.
         """
         if most is None:
             return
@@ -314,7 +314,7 @@ class PlannerKnowledge(Knowledge):
         return mask
 
     def _counts(self, episodes: int) -> Counts:
-        """What was seen, for a planner of the user's own."""
+        """The counts so far, for a planner of the user's own."""
         from lowswitch.kernels.counts import spread_successors
         from lowswitch.kernels.schedule import is_last
 

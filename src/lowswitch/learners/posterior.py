@@ -51,9 +51,9 @@ class ModelPosterior:
     def row_gains(
         self, policies: np.ndarray, rows: Sequence[ProposedRow], models: int
     ) -> np.ndarray:  # [models, R]
-        """What each row adds to the value of policies [L, H, S] if it alone changes, by model.
+        """The gain of policies [L, H, S] if one row alone changes, for each model and row.
 
-        The models are those of `Learner.confidence`. Rows are in the order of step and state.
+        `Learner.confidence` uses the same models. Rows are in the order of step and state.
         """
         return self._gains(self._row_changes(policies, rows), 0, models)
 
@@ -96,10 +96,10 @@ class ModelPosterior:
     def judged(
         self, changes: Changes, groups: int, models: int
     ) -> tuple[np.ndarray, np.ndarray]:  # [models, groups, R] and [models, U]
-        """The gains of rows and the values of policies in so many models.
+        """The gains of rows and the values of policies in `models` models.
 
-        Each model has a hypothesis of its own about the prior, and shares of its own of the states
-        in which episodes begin.
+        Each model has its own hypothesis about the prior, and its own shares of the states in which
+        episodes begin.
         """
         from lowswitch.kernels.gains import law_gains
 
@@ -162,7 +162,7 @@ class ModelPosterior:
 
 
 def models_for(policies: np.ndarray, rows: int) -> int:
-    """How many models are drawn to judge so many rows of policies [L, H, S].
+    """How many models are drawn to judge `rows` rows of policies [L, H, S].
 
     A row among m is IMPROVE alone if its probability is above 1 - 0.05 / m, which 20 m models show.
     """

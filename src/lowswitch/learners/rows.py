@@ -55,7 +55,7 @@ class RowKnowledge(Knowledge):
         return parts | ({"moments": cells} if len(getattr(self.tables, "moments", ())) else {})
 
     def first_estimate(self, step: int) -> float:
-        """What is expected of an action that was never tried."""
+        """The expected value of an action that was never tried."""
         return float(self.spec_of_one.caps[step])
 
     def _touched(self, states: np.ndarray, actions: np.ndarray) -> tuple[Any, Any]:

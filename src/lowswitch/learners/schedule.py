@@ -55,7 +55,11 @@ def _require_bound(schedule: Schedule, size: ProblemSize, dates: int) -> None:
 
 
 def triggers_of(schedule: Schedule, *, horizon: int, limit: int) -> tuple[int, np.ndarray]:
-    """Each visit count up to the first result is a trigger, and those of the second; last NEVER."""
+    """Return `(every_until, later)`.
+
+    Every visit count up to `every_until` is a trigger, and so is each count in `later`, which ends
+    with NEVER.
+    """
     triggers = schedule.triggers(horizon=horizon, limit=limit)
     if not (
         isinstance(triggers, Triggers)

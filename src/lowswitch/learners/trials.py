@@ -30,7 +30,7 @@ _RISK = 0.1  # the probability that a deployment may lie below the floor
 
 
 class Moment(NamedTuple):
-    """A deployment among those of a run."""
+    """One of the deployments of a run."""
 
     number: int  # from 1 on
     dates: list[float]  # of the deployments up to this one, the last one being its own
@@ -58,10 +58,10 @@ def moment_of(
     rule: int,
     begins: bool = False,
 ) -> Moment:
-    """The deployment of this number after so many episodes.
+    """The deployment of this number after `told` episodes.
 
-    dates: of all deployments of the run; if there are none, because somebody asks for them, they
-    count as evenly spaced. begins: whether a trial began with the run.
+    dates: all deployments of the run; if there are none, because somebody asks for them, they count
+    as evenly spaced. begins: whether a trial began with the run.
     """
     if not len(dates):
         past = [told * i / number for i in range(1, number + 1)]
@@ -84,11 +84,12 @@ def trial_share(trial: Trial | None, moment: Moment, found: Found) -> float:
 
     "falling" is one over the number of the deployment.
 
-    "auto" is careful while the trials find nothing better than the initial policy: these may use
-    2.5 % of all cases, three quarters of what is left of them at each deployment, and at most half
-    of the cases until the next one. Where something is found, the initial policy is poor, and most
-    cases explore soon. How much was found is the gain as a share of gain and cost, times how
-    certain it is. If no reward was ever seen, there is nothing to lose, and all explore.
+    "auto" is careful while the trials find nothing better than the initial policy. These trials may
+    use 2.5 % of all cases: at each deployment three quarters of the remaining ones, and at most
+    half of the cases until the next one. If they find something better, the initial policy is poor,
+    and most cases soon explore. The size of the finding is the gain as a share of gain and cost,
+    times its certainty. If no reward was ever seen, there is nothing to lose, and all cases
+    explore.
     """
     if isinstance(trial, float):
         return trial
@@ -101,7 +102,7 @@ def trial_share(trial: Trial | None, moment: Moment, found: Found) -> float:
 
 
 def careful_share(moment: Moment) -> float:
-    """The share while nothing is found: 3/4 of what is left of 2.5 % of the cases, up to a half."""
+    """The share while nothing is found: 3/4 of the rest of 2.5 % of the cases, up to a half."""
     left, most, share = _BUDGET[moment.rule] * moment.episodes, _MOST[moment.rule], 0.0
     for begin, end in itertools.pairwise([*moment.dates, moment.following]):
         share = min(most, _AT_ONCE * left / (end - begin))
@@ -142,17 +143,17 @@ def needs_protocol(part: Part | None, share: float | None) -> str:
 
 
 def capped_share(share: float, members: int) -> float:
-    """The largest share of so many policies that is not above a limit."""
+    """The largest share of `members` policies that does not exceed a limit."""
     return math.floor(share * members + _TIE) / members
 
 
 def limited_law(
     now: np.ndarray, new: np.ndarray, part: Part | None, share: float | None
 ) -> np.ndarray:  # [L, H, S]
-    """What is deployed if only a part of a law is approved, or a smaller share for its trial.
+    """The law that is deployed if only one of its parts is approved, or a smaller trial.
 
-    now, new: the policies [L, H, S] that are deployed and proposed, the protocol first. The other
-    part stays as it is; where a trial is smaller, its last members stay.
+    now, new: the deployed and proposed policies [L, H, S], the protocol first. The other part stays
+    as it is. If the trial is smaller, its last members stay.
     """
     law = new.copy()
     if part == "protocol":
