@@ -421,9 +421,7 @@ def test_values_go_between_their_comments():
 def test_a_table_in_a_folded_note_has_the_margin_of_the_note():
     text, values = "??? note\n\n    <!-- a/two --><!-- / -->\n", {"a/two": "| t |\n| - |"}
     filled = publish.fill(text, values)
-    assert filled == (
-        "??? note\n\n    <!-- a/two -->\n\n    | t |\n    | - |\n\n    <!-- / -->\n"
-    )
+    assert filled == ("??? note\n\n    <!-- a/two -->\n\n    | t |\n    | - |\n\n    <!-- / -->\n")
     assert publish.fill(filled, values) == filled
 
 

@@ -37,7 +37,7 @@ _SUM = 1e-9  # by which the sum of a start law may be off
 
 
 class Bounds(NamedTuple):
-    """What holds with probability 1 - `probability`, at all times and for all policies at once."""
+    """Values that hold with probability 1 - `probability`, at all times and for all policies."""
 
     value: tuple[float, float]  # of the deployed policy, of a mixture the mean of its members
     proposed: tuple[float, float] | None  # of what waits for a decision

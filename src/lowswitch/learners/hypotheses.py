@@ -1,8 +1,8 @@
-"""Which priors the data speak for, and how loudly: the models that judge a proposal draw from all.
+"""The priors that the data support, with their weights; the models that judge a proposal use all.
 
-A prior has three parts. How far the steps of an episode differ (`kin`). What the laws of a state's
-actions are like: each other (`alike`), or like nothing else, with a few successors each (`sizes`,
-`each`). And how much the rewards of a state's actions differ (`reward_mass`).
+A prior has three parts: how far the steps of an episode differ (`kin`); whether the laws of a
+state's actions resemble each other (`alike`) or are unrelated, with a few successors each (`sizes`,
+`each`); and how much the rewards of a state's actions differ (`reward_mass`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHOOSING = np.array([2**59], dtype=np.uint64)
 
 
 class Seen(NamedTuple):
-    """What a learner had counted, whatever it has learned since."""
+    """The counts of a learner at one moment, which later learning does not change."""
 
     belief: Belief  # that it plans with, but for hope
     apart: Laws  # by step
@@ -49,12 +49,12 @@ class Weighed(NamedTuple):
 
 
 def weighed(spec: PlanSpec, seen: Seen, rule: int) -> Weighed:
-    """The hypotheses that the data speak for, by a rule of the evidence.
+    """The hypotheses that the data support, by a rule of the evidence.
 
     From rule 4 on the unseen rewards of an action may all be off together: see `shared_doubts`.
-    From rule 5 on every pair of a hypothesis about laws and one about rewards is kept. Before, a
-    pair was left out for its small weight, and where there were many laws to choose from, each of
-    their pairs was light: all hypotheses about rewards but one went, however likely they were.
+    From rule 5 on every pair of a hypothesis about laws and one about rewards is kept. Earlier
+    rules dropped pairs with a small weight. If there were many laws, each pair was light, so all
+    hypotheses about rewards except one were dropped, however likely they were.
     """
     plain = seen.belief._replace(hopeful=False)
     if rule >= BY_DOUBT:
@@ -221,7 +221,7 @@ def _heaviest(weighted: list[Any]) -> list[Any]:
 
 
 def _kept(weighted: Any) -> list[Any]:
-    """What has weight enough, with weights that sum to one."""
+    """The hypotheses with enough weight, with weights that sum to one."""
     kept = [(one, float(share)) for one, share in weighted]
     least = min(_LEAST, max(share for _, share in kept))
     kept = [(one, share) for one, share in kept if share >= least]

@@ -88,7 +88,7 @@ class Worth(NamedTuple):
 
 
 class RowWorth(NamedTuple):
-    """What one row of a proposal is worth per episode, outside of the trial if there is one."""
+    """The gain of one row of a proposal per episode, outside of the trial if there is one."""
 
     row: Row
     gain: Gain  # if this row alone changes
@@ -118,7 +118,7 @@ class Judgement:
         self._found = dict[bytes, np.ndarray]()  # the values of policies, by model
 
     def worth(self, rows: Collection[Row] | None = None) -> Worth:
-        """What the proposal is worth; `rows`: if only these rows change."""
+        """The gain of the proposal; `rows`: if only these rows change."""
         proposed = self.proposed if rows is None else self._with_rows(rows)
         sides = (self.now.policies, proposed.policies, self.initial)
         values = self._values(np.concatenate(sides))
@@ -163,10 +163,10 @@ class Judgement:
         return [(h, x) for h, x in np.argwhere((now != new).any(axis=0)).tolist()]
 
     def row_worths(self, *, tried: int, worse: float) -> list[RowWorth]:
-        """What each of the `rows` is worth, in their order.
+        """The gain of each of the `rows`, in their order.
 
-        tried: how many rows are to be told apart, which takes the more models. worse: a row with at
-        most this probability is asked which rows it pays with.
+        tried: the number of rows to distinguish; more rows take more models. worse: for rows with
+        at most this probability, find the later rows with which they pay.
         """
         rows = self.rows()
         if not rows:

@@ -1,4 +1,4 @@
-"""What a learner believed at one moment, and what that says of policies and of single rows."""
+"""The posterior of a learner at one moment, and how it judges policies and single rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, eq=False)
 class ModelPosterior:
-    """The models that a learner held for possible, whatever it has learned since."""
+    """The plausible models of a learner at one moment, which later learning does not change."""
 
     spec: PlanSpec
     seen: Seen
@@ -38,7 +38,7 @@ class ModelPosterior:
 
     @property
     def belief(self) -> Belief:
-        """What the learner plans with."""
+        """The belief with which the learner plans."""
         return self.seen.belief
 
     @functools.cached_property
@@ -58,7 +58,7 @@ class ModelPosterior:
         return self._gains(self._row_changes(policies, rows), 0, models)
 
     def probabilities(self, policies: np.ndarray, rows: Sequence[ProposedRow]) -> np.ndarray:  # [R]
-        """How probable it is that each row alone makes policies [L, H, S] better; ties count half.
+        """The probability that each row alone makes policies [L, H, S] better; ties count half.
 
         Rows are in the order of step and state.
         """
@@ -117,7 +117,7 @@ class ModelPosterior:
     def shared(
         self, changes: Changes, asked: np.ndarray, models: int
     ) -> np.ndarray:  # [models, asked, R]
-        """What rows of a proposal are worth within it, by the rows that it is due to."""
+        """The gains of the `asked` rows within a proposal, split by the rows that cause them."""
         from lowswitch.kernels.gains import shared_gains
 
         found = np.zeros((models, len(asked), len(changes.rows)))

@@ -85,10 +85,10 @@ class Sums(NamedTuple):
 
 
 class FeatureEpisodes(NamedTuple):
-    """Episodes themselves; of those that are all kept, the first `told` are known.
+    """Stored episodes; if all are stored, the first `told` are known.
 
-    If H is 1 all are kept only while log-odds are fitted, and of each context only the features of
-    the action that was played, so that R is 1.
+    If H is 1, all are stored only while log-odds are fitted, with only the features of the played
+    action for each context, so R is 1.
     """
 
     x: np.ndarray  # [room, H, R, d]
@@ -444,7 +444,7 @@ class RidgeKnowledge:
         return lambda: None
 
     def begin_with(self, policy: LinearPolicy | None) -> None:
-        """Deploy a policy before anything is learned, by default the one that is wanted then."""
+        """Deploy a policy before anything is learned, by default the wanted one."""
         if self.spec.trial is not None and self.spec.members > 1 and can_be_protocol(policy):
             self.initial = policy
         if policy is None:
@@ -481,7 +481,7 @@ class RidgeKnowledge:
             if not np.isfinite(found).all():
                 raise ValueError(f"{name} has entries that are no numbers")
         if not (np.diagonal(arrays["factor"], axis1=-2, axis2=-1) > 0).all():
-            raise ValueError("its factor is that of no positive matrix")
+            raise ValueError("its factor does not belong to a positive matrix")
         self.sums = Sums(**{name: arrays[name].copy() for name in Sums._fields})
         self.base = arrays["base"].copy()
         self.allowed = allowed_actions(self.shape, arrays.get("allowed"))
@@ -564,8 +564,8 @@ class RidgeKnowledge:
     ) -> tuple[LinearPolicy, int]:
         """The protocol, and how many members may explore beside it for the floor.
 
-        worth, first: of the protocol and of the initial policy [models]. The initial policy, or
-        what a board left of it, takes the place of a protocol that is below the floor.
+        worth, first: the values of the protocol and of the initial policy [models]. If the protocol
+        is below the floor, the initial policy, or the rest of it that a board left, replaces it.
         """
         if self.spec.floor is None:
             return protocol, self.spec.members
@@ -628,7 +628,7 @@ class RidgeKnowledge:
         ]
 
     def _drawn(self, told: int, how: Sampled, members: int) -> LinearPolicy:
-        """Weights drawn from the posterior, backwards: each member has values of its own to go."""
+        """Weights drawn from the posterior, backwards: each member has its own values to go."""
         H, scale = self.shape.horizon, how.scale(told, self.spec.episodes)
         if self.seen.found is not None:  # new contexts are worth exploring until the end
             scale = max(scale, how.c)
@@ -762,11 +762,11 @@ class RidgeKnowledge:
         return targets
 
     def _spread(self, h: int, told: int, factors: np.ndarray, L: int) -> np.ndarray:  # [D, B, L]
-        """U^-1 z for standard normal z, so that its covariance is V^-1.
+        """U^-1 z for standard normal z; its covariance is V^-1.
 
-        The second half of the members has the z of the first half with the other sign: a few draws
-        then lie on both sides of the estimate in every direction, so that fewer runs miss a good
-        action (on 50 fixed arms the mean regret fell from 152 to 87, the worst from 1,730 to 441).
+        The second half of the members has the z of the first half with the other sign. A few draws
+        then lie on both sides of the estimate in every direction, so fewer runs miss a good action
+        (on 50 fixed arms the mean regret fell from 152 to 87, the worst from 1,730 to 441).
         """
         from lowswitch.kernels.ridge import backward
 

@@ -27,18 +27,18 @@ _TINY = 1e-12  # a smaller deviation is rounding
 
 
 class Believed(NamedTuple):
-    """Models of what each action is worth in the newest cases of one half."""
+    """Models of the value of each action in the newest cases of one half."""
 
     contexts: np.ndarray  # [n, R, d]
     values: np.ndarray  # [n, A, models]
 
     @classmethod
     def of(cls, posterior: CasePosterior) -> Believed:
-        """What a model of cases believes of the newest ones."""
+        """The belief of a model of cases about the newest ones."""
         return cls(posterior.contexts[-_COMPARED:], posterior.values(_COMPARED))
 
     def worth(self, policy: LinearPolicy) -> np.ndarray:  # [models]
-        """What a policy earns on average over the contexts, in each model."""
+        """The average reward of a policy over the contexts, in each model."""
         shares = policy.propensities(self.contexts)
         return np.asarray((shares[..., None] * self.values).sum(axis=1).mean(axis=0))
 

@@ -1,4 +1,4 @@
-"""An algorithm for features, worked out for one problem: how it explores, when it may deploy."""
+"""The spec of an algorithm for features on one problem: how it explores, when it may deploy."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def linear_form(
     plain = schedule.schedule if isinstance(schedule, Budget) else schedule
     if not (is_few and isinstance(plain, Late | Calendar | Asked)):
         raise ValueError(
-            f"{algorithm} learns tables of states, and features are none; use ls.linear,"
+            f"{algorithm} learns tables of states and cannot use features; use ls.linear,"
             " ls.linucb or ls.few"
         )
     assert isinstance(schedule, Budget)

@@ -50,7 +50,7 @@ class RowKnowledge(Knowledge):
         return put_back
 
     def undo_parts(self, rows: Any, cells: Any) -> dict[str, Any]:
-        """What of each table belongs to these rows and cells."""
+        """The part of each table that belongs to these rows and cells."""
         parts = {"rows": rows, "cells": cells, "clock": slice(None)}
         return parts | ({"moments": cells} if len(getattr(self.tables, "moments", ())) else {})
 
@@ -74,12 +74,12 @@ class RowKnowledge(Knowledge):
         return [step * self.spec.S + state]
 
     def _own(self, step: int, state: int) -> np.ndarray:  # [members]
-        """What the row of each member has for its own action."""
+        """The action in the row of each member."""
         actions: np.ndarray = self.tables.rows["action"][self._places(step, state)]
         return actions
 
     def _deployed(self, step: int, state: int) -> np.ndarray:  # [members]
-        """What each member plays in a row."""
+        """The deployed action of each member in a row."""
         return self._own(step, state)
 
     def _estimates(self, step: int, state: int) -> np.ndarray:  # [members, A]
@@ -87,7 +87,7 @@ class RowKnowledge(Knowledge):
         return estimates[self._places(step, state)]
 
     def _appraise(self, step: int, state: int, *, held: bool = False) -> None:
-        """Work out the value of a row, and the best of the actions that it may change to."""
+        """Compute the value of a row, and the best of the actions to which it may change."""
         places, own = self._places(step, state), self._own(step, state)[:, None]
         estimates = self._estimates(step, state)
         mine = np.take_along_axis(estimates, own, axis=1)[:, 0]

@@ -15,7 +15,7 @@ from lowswitch.learners.knowledge import ProblemSize
 
 
 def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing:
-    """What the schedule says about all rows at once; who `replans` changes all at any trigger."""
+    """When all rows may change together; if it `replans`, every trigger changes all rows."""
     plain: Schedule = schedule.schedule if isinstance(schedule, Budget) else schedule
     whole = plain if isinstance(plain, WholePolicy) else None
     budget = schedule if isinstance(schedule, Budget) else None
@@ -44,7 +44,7 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
 
 
 def _require_bound(schedule: Schedule, size: ProblemSize, dates: int) -> None:
-    """A schedule of one's own may not promise fewer deployments than it has dates."""
+    """Refuse a user's schedule that promises fewer deployments than it has dates."""
     promised = schedule.refresh_bound(**size._asdict())
     if promised < dates:
         raise ValueError(

@@ -40,7 +40,7 @@ class Moment(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the data say of the protocol, and of the trial that would go with it."""
+    """The evidence on the protocol and on the trial that would accompany it."""
 
     gain: float  # of the protocol over the initial policy, per episode
     ratio: float  # of a gain to its standard deviation, from one half of the data to the other
@@ -123,18 +123,19 @@ def members_in_trial(share: float, members: int) -> int:
 
 
 def most_in_trial(floor: float, members: int, protocol: np.ndarray, initial: np.ndarray) -> int:
-    """How many policies may explore for a floor, by the values of both tables in models [n].
+    """How many policies may explore above a floor, by the values of both tables in models [n].
 
-    The mean over all cases must not lie below `floor` times the value of the initial policy, but
-    with a probability of 10 % in the posterior. A case in the trial counts as if it earned nothing,
-    because nobody knows what untried actions earn. -1 if the protocol alone is below the floor.
+    With a probability of 90 % in the posterior, the mean over all cases must not fall below `floor`
+    times the value of the initial policy. A case in the trial counts as if it earned nothing,
+    because nobody knows the rewards of untried actions. -1 if the protocol alone is below the
+    floor.
     """
     needed = np.quantile(floor * initial / np.maximum(protocol, _TIE), 1.0 - _RISK)
     return -1 if needed > 1.0 else math.floor((1.0 - needed) * members + _TIE)
 
 
 def needs_protocol(part: Part | None, share: float | None) -> str:
-    """Why a part or a share cannot be chosen of what has neither."""
+    """The error message if a part or a share is chosen without a protocol."""
     named = f"share={share:g}" if part is None else f"part={part!r}"
     return (
         f"{named} needs a protocol and a trial, which few deploys where an initial policy is given;"
