@@ -91,7 +91,7 @@ class FeatureLearner(Learner):
             f" {self.episodes:,} episodes, {self.deployments:,} deployments)"
         )
 
-    # ---- what is deployed and known --------------------------------------------------------------
+    # ---- the deployed policy and the knowledge ---------------------------------------------------
 
     @property
     def _observation_axes(self) -> int:

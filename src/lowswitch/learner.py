@@ -337,7 +337,7 @@ class Learner(Reviewed):
         try:
             facts, arrays = archive.from_bytes(data, family.kind)
         except archive.RefusedFileError as error:
-            raise ValueError(f"what was given {error}") from error
+            raise ValueError(f"data {error}") from error
         with storage.whole("the bytes hold", family.kind):
             return family._restored(facts, arrays, numbers)
 

@@ -196,7 +196,9 @@ class Flip(gymnasium.ActionWrapper):
 def test_tables_of_what_a_wrapper_makes_another_problem_of_are_refused(wrap):
     env = wrap(lake())
     name = "Mine" if "Mine" in str(env) else "Flip|TransformReward|TransformObservation"
-    with pytest.raises(ValueError, match=rf"the wrapper ({name}) may change observations.*env.unwrapped"):
+    with pytest.raises(
+        ValueError, match=rf"the wrapper ({name}) may change observations.*env.unwrapped"
+    ):
         from_gymnasium(env, horizon=6)
     assert from_gymnasium(env.unwrapped, horizon=6).optimal_value() == 1
 

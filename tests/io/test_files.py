@@ -60,7 +60,7 @@ def rewritten(data, change):
 def test_nothing_is_missing_and_nothing_is_left_over(change, reason):
     data = taught("rows").to_bytes()
     assert ls.Learner.from_bytes(data).told == 25
-    with pytest.raises(ValueError, match=f"what was given is not a lowswitch file.*{reason}"):
+    with pytest.raises(ValueError, match=f"data is not a lowswitch file.*{reason}"):
         ls.Learner.from_bytes(change(data))
 
 

@@ -30,7 +30,7 @@ def depends_on_successor(rewards: Any, transitions: Any, horizon: int) -> bool:
     """
     try:
         shape, S = np.shape(rewards), np.shape(transitions)[-1]
-    except (IndexError, ValueError):  # the checks of both say what is wrong
+    except (IndexError, ValueError):  # the checks of both name the problem
         return False
     if len(shape) == 4:
         return bool(shape[0] == horizon and shape[1] == shape[3] == S)

@@ -97,7 +97,7 @@ class MixtureKnowledge(RowKnowledge):
     def whole_spec(self) -> Any:
         return self.spec._replace(whole=True)
 
-    # ---- what is known ---------------------------------------------------------------------------
+    # ---- knowledge -------------------------------------------------------------------------------
 
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)

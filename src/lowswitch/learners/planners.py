@@ -478,7 +478,7 @@ class PlannerKnowledge(Knowledge):
     def row_visits(self, step: int, state: int) -> int:
         return int(self.tables.visits.reshape(self.allowed.shape)[step, state].sum())
 
-    # ---- what is known ---------------------------------------------------------------------------
+    # ---- knowledge -------------------------------------------------------------------------------
 
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)

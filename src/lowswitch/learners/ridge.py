@@ -120,7 +120,7 @@ class RidgeKnowledge:
     """
 
     holds_rows = False
-    has_put = False  # what is due is worked out by the gate
+    has_put = False  # the gate computes the change that is due
     learns_forbidden = True
 
     deployed: LinearPolicy
@@ -432,7 +432,7 @@ class RidgeKnowledge:
 
     def undo_all(self) -> Callable[[], None]:
         """Remember everything; the result puts it back."""
-        before = dict(vars(self))  # arrays but the sums are replaced, or grow beyond what is told
+        before = dict(vars(self))  # other arrays than the sums are replaced, or grow beyond `told`
         sums = Sums(*(array.copy() for array in self.sums))
 
         def put_back() -> None:

@@ -97,7 +97,7 @@ class RowKnowledge(Knowledge):
         self.tables.rows["best_other"][places], self.tables.rows["value"][places] = others, best
 
     def want(self, step: int, state: int, actions: Sequence[int]) -> None:
-        self._appraise(step, state)  # a change says itself what is wanted
+        self._appraise(step, state)  # the change itself names the wanted actions
 
     def forbid(self, step: int, state: int, action: int) -> None:
         self.allowed[step, state, action] = False
@@ -107,7 +107,7 @@ class RowKnowledge(Knowledge):
 
     def permit(self, step: int, state: int, action: int) -> None:
         if self.allowed[step, state, action]:
-            return  # what is known of it stays
+            return  # its estimate stays
         self.allowed[step, state, action] = True
         cells = [here * self.spec.A + action for here in self._places(step, state)]
         self.tables.cells["q"][cells] = self.first_estimate(step)
@@ -153,7 +153,7 @@ class RowKnowledge(Knowledge):
         A, here = self.spec.A, step * self.spec.S + state
         return int(self.tables.cells["visits"][here * A : (here + 1) * A].sum())
 
-    # ---- what is known ---------------------------------------------------------------------------
+    # ---- knowledge -------------------------------------------------------------------------------
 
     def policy(self) -> TablePolicy:
         H, S = self.spec.H, self.spec.S

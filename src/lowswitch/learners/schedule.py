@@ -72,8 +72,7 @@ def triggers_of(schedule: Schedule, *, horizon: int, limit: int) -> tuple[int, n
     counts = [triggers.every_until, *triggers.later]
     if any(after <= before for before, after in itertools.pairwise(counts)):
         raise ValueError(
-            f"the triggers of a schedule must increase, not {triggers.first(20)} as those of "
-            f"{schedule!r}"
+            f"the triggers of a schedule must increase, but {schedule!r} has {triggers.first(20)}"
         )
     return triggers.every_until, np.array([*triggers.later, NEVER], dtype=np.int64)
 

@@ -21,7 +21,7 @@ from lowswitch.policy.tables import departing
 # by the rule of `few`: the share of all cases that enter trials which find nothing, and the largest
 # share of the cases until the next date meanwhile
 _BUDGET, _MOST = {1: 0.035, 2: 0.025}, {1: 0.3, 2: 0.5}
-_AT_ONCE = 0.75  # of what is left of them are used at each deployment
+_AT_ONCE = 0.75  # of the remaining ones are used at each deployment
 _SOON = 1 / 6  # of the run, until which all may explore where the initial policy is poor
 _DECAY = 1.5  # the power by which the share falls after that
 _SURE = 3.0  # standard deviations of a gain from which on it is certain that something was found

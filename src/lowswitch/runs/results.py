@@ -81,7 +81,7 @@ class Runs:
     history: tuple[History, ...] | None = None  # one for each seed, where it was asked for
     # [seeds]  after how many episodes a run ended that may stop before all; it costs nothing then
     ended: np.ndarray = field(default_factory=nothing)
-    # what is earned an episode, to compare with the optimal value; NaN where regret is not known
+    # rewards per episode, to compare with the optimal value; NaN if regret is unknown
     first_value: float = math.nan  # of the policy deployed at the beginning
     uniform_value: float = math.nan  # of playing all allowed actions equally often
     last_value: np.ndarray = field(default_factory=lambda: np.array([math.nan]))  # [seeds]

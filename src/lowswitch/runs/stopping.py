@@ -11,7 +11,7 @@ from lowswitch.learners import Knowledge
 from lowswitch.learners.bounds import checked_probability
 from lowswitch.runs.results import curve_points
 
-_EACH = 2  # every so many points of a curve there is a look
+_EACH = 2  # the bounds are checked at every second point of a curve
 
 
 @dataclass(frozen=True, kw_only=True)

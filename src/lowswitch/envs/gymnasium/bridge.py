@@ -88,7 +88,7 @@ def checked_horizon(env: gymnasium.Env[Any, Any], horizon: int | None, limited: 
     )
 
 
-# wrappers that change neither what is observed and done nor what is paid before the horizon
+# wrappers that change no observation, action or reward before the horizon
 _HARMLESS = (
     *("OrderEnforcing", "PassiveEnvChecker", "TimeLimit", "RecordEpisodeStatistics"),
     *("RecordVideo", "RenderCollection", "HumanRendering"),

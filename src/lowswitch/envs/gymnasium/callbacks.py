@@ -26,7 +26,7 @@ class EpisodeEnd(NamedTuple):
     episode: int  # its number, from 0
     earned: float  # the sum of its rewards, in the environment's units
     length: int  # steps until it was over
-    switch: Any  # what was deployed after it, a History or, with features, Deployments; or None
+    switch: Any  # the deployment after it, a History or, with features, Deployments; or None
 
     def numbers(self) -> dict[str, float]:
         """The numbers that the loggers write."""
