@@ -142,11 +142,11 @@ def costs_of_limits(results: dict[str, Frontier]) -> str:
 
 
 def limits_table(result: Frontier, answers: dict[str, Any]) -> str:
-    """The best for each limit, with its regret an episode and that of the check."""
+    """The best for each limit, with its regret per episode, also on the further seeds."""
     header = [
         "may deploy",
         "use",
-        "regret an episode",
+        "regret per episode",
         "of no limit",
         f"on {len(CHECK_SEEDS)} further seeds",
         "most",

@@ -7,6 +7,7 @@ neither GitHub nor MkDocs shows: <!-- SOURCE/NAME --> and <!-- / -->.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from textwrap import indent
 
 ROOT = Path(__file__).parents[1]
 _DOCS = (
@@ -43,18 +44,20 @@ PAGES = (
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """The text of a page with each value between its comments: a table as a paragraph, all else
-    within a line.
+    """The text of a page with each value between its comments: a table as a paragraph with the
+    margin of its comment, all else within a line.
     """
 
     def put(place: re.Match[str]) -> str:
-        name = place[1]
+        name, before = place[1], text[: place.start()].rpartition("\n")[2]
         if name not in values:
             raise ValueError(f"no value is called {name!r}; there are {', '.join(sorted(values))}")
-        value, space = values[name], "\n\n" if values[name].startswith("|") else ""
-        if not space and text[: place.start()].rpartition("\n")[2].strip() == "":
+        value, margin = values[name], before if before.isspace() else ""
+        if value.startswith("|"):
+            value = indent(f"\n\n{value}\n\n", margin) + margin
+        elif before.strip() == "":
             raise ValueError(f"{name} begins a line, where GitHub shows the Markdown after it raw")
-        return f"<!-- {name} -->{space}{value}{space}<!-- / -->"
+        return f"<!-- {name} -->{value}<!-- / -->"
 
     return re.sub(r"<!-- (\w+/[\w-]+) -->.*?<!-- / -->", put, text, flags=re.DOTALL)
 

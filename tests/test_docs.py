@@ -419,6 +419,13 @@ def test_values_go_between_their_comments():
         publish.fill("There is\n<!-- a/one -->1<!-- / -->.", values)
 
 
+def test_a_table_in_a_folded_note_has_the_margin_of_the_note():
+    text, values = "??? note\n\n    <!-- a/two --><!-- / -->\n", {"a/two": "| t |\n| - |"}
+    filled = publish.fill(text, values)
+    assert filled == ("??? note\n\n    <!-- a/two -->\n\n    | t |\n    | - |\n\n    <!-- / -->\n")
+    assert publish.fill(filled, values) == filled
+
+
 def test_a_page_that_differs_is_found(tmp_path, monkeypatch, capsys, published):
     monkeypatch.setattr(publish, "values", lambda: published)
     monkeypatch.setattr(publish, "ROOT", tmp_path)

@@ -153,7 +153,7 @@ def learn(
     horizon: int | None = None,
     **options: Any,
 ) -> EnvironmentRun:
-    """Let a learner play a Gymnasium environment; the options are those of `learn` there.
+    """Let a learner play a Gymnasium environment, with the options of `learn` there.
 
     See `lowswitch.envs.gymnasium`.
     """

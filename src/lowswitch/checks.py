@@ -112,8 +112,8 @@ def require_positive(name: str, value: Any, way_out: str) -> float:
         raise ValueError(f"{name} must be a positive number, not {shown(value)}{_then(way_out)}")
     if not float(value) <= LARGEST:
         raise ValueError(
-            f"{name} must be at most {LARGEST:g}, not {shown(value)}: what is computed with it"
-            f" would be infinite{_then(way_out)}"
+            f"{name} must be at most {LARGEST:g}, not {shown(value)}: results would"
+            f" be infinite{_then(way_out)}"
         )
     return float(value)
 
@@ -129,7 +129,9 @@ def require_scale(name: str, value: Any) -> float:
 
 def require_eps(eps: Any) -> float:
     """How far from optimal still counts as good."""
-    return require_positive("eps", eps, "at 0 rounding would decide what is optimal")
+    return require_positive(
+        "eps", eps, "at 0 rounding errors would decide which actions are optimal"
+    )
 
 
 def require_growth(value: Any) -> float:
@@ -154,7 +156,7 @@ def require_fraction(name: str, value: Any, way_out: str) -> float:
     if not LEAST <= float(value) < 1:
         raise ValueError(
             f"{name} must be at least {LEAST:g} and less than 1 as a float, not {shown(value)}:"
-            f" what is computed with it would be infinite{_then(way_out)}"
+            f" results would be infinite{_then(way_out)}"
         )
     return float(value)
 
@@ -255,7 +257,7 @@ def _digits(number: Any) -> str:
 
 
 def require_indices(name: str, array: np.ndarray, size: int) -> None:
-    """All integers of an array count one of so many things from 0."""
+    """All integers of an array are from 0 to `size` - 1."""
     if array.size and not (array.min() >= 0 and array.max() < size):
         raise ValueError(f"{name} must be 0 to {size - 1}, not {array.min()} to {array.max()}")
 

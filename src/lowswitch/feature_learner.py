@@ -24,7 +24,7 @@ from lowswitch.review.proposals import WHOLE, Key, LinearProposal
 
 
 class ContextDriftWarning(UserWarning):
-    """The contexts of a run move, so that what was learned from the earlier ones may not hold."""
+    """The contexts of a run have moved, so lessons from earlier ones may no longer hold."""
 
 
 class _Wrong(NamedTuple):
@@ -91,7 +91,7 @@ class FeatureLearner(Learner):
             f" {self.episodes:,} episodes, {self.deployments:,} deployments)"
         )
 
-    # ---- what is deployed and known --------------------------------------------------------------
+    # ---- the deployed policy and the knowledge ---------------------------------------------------
 
     @property
     def _observation_axes(self) -> int:
@@ -220,7 +220,7 @@ class FeatureLearner(Learner):
         return learned
 
     def _due(self) -> None:
-        """Deploy, or propose, what is wanted now."""
+        """Deploy, or propose, the wanted policy."""
         knowledge = self._knowledge
         if self.gate == "review":
             self._gate.waiting.add(WHOLE)

@@ -39,12 +39,12 @@ class Learner(Reviewed):
     """A learner for a problem of known size and unknown laws.
 
     With states=S it learns tables (`TableLearner`), with features=d a function of d numbers that
-    describe a context (`FeatureLearner`); both have the options that are said there. It can be told
-    `episodes` episodes. Their number enters the bonus and the schedule, so it is fixed in advance.
-    The seed determines posterior samples and the draws from a deployed mixture. initial: the policy
-    that is deployed at the beginning, such as the present protocol.
+    describe a context (`FeatureLearner`); see there for their options. It can be told `episodes`
+    episodes. Their number enters the bonus and the schedule, so it is fixed in advance. The seed
+    determines posterior samples and the draws from a deployed mixture. initial: the initial policy,
+    such as the present protocol.
 
-    gate: "open" deploys what the learner wants as soon as its schedule allows it. With "review" it
+    gate: "open" deploys a change as soon as the schedule allows it. With "review" the change
     becomes a proposal, and only `approve` changes the deployed policy. A budget then counts
     proposals, approved or not, while `deployments` counts deployments.
     """
@@ -85,23 +85,26 @@ class Learner(Reviewed):
 
     @property
     def deployed(self) -> Any:
-        """What is deployed, as an object: it acts, is compared with others, has an identity."""
+        """The deployed policy: an object that acts, compares with others and has an identity."""
         return self._deployed
 
     @property
     def actions_allowed(self) -> np.ndarray:
-        """What may be deployed; it shrinks when an action is forbidden."""
+        """The actions that may be deployed; forbidding an action removes it."""
         raise NotImplementedError
 
     def posterior(self) -> Any:
-        """What the learner believes now, whatever it learns later; None if it keeps no model."""
+        """The present posterior, which later learning does not change; None without a model."""
         raise NotImplementedError
 
     # ---- costs -----------------------------------------------------------------------------------
 
     @property
     def deployments(self) -> int:
-        """The number of deployments so far. Without a gate it is also what a budget has spent."""
+        """The number of deployments so far.
+
+        Without a gate this is also the spent part of the budget.
+        """
         return self._gate.applied if self.gate == "review" else self.proposed
 
     @property
@@ -111,14 +114,14 @@ class Learner(Reviewed):
 
     @property
     def proposed(self) -> int:
-        """How many proposals were put to the board, approved or not; a budget counts these."""
+        """The number of proposals so far, approved or not; a budget counts these."""
         return int(self._knowledge.deployments)
 
     @property
     def budget_spent(self) -> bool:
-        """Whether the budget is spent, so that the policy stays as it is for good.
+        """Whether the budget is spent, so that the policy never changes again.
 
-        It is not while a proposal may follow that replaces one that was withdrawn, which is free.
+        It is not spent while a free proposal may still replace one that was withdrawn.
         """
         return bool(self._knowledge.frozen) and not self._gate.replaces
 
@@ -137,7 +140,7 @@ class Learner(Reviewed):
     def evidence(
         self, proposal: Any = None, posterior: Any = None, *, rule: int | None = None
     ) -> Any:
-        """What the posterior says of a proposal; None if it cannot judge one."""
+        """The posterior's judgement of a proposal; None if it cannot judge one."""
 
     def act(self, context: Any, step: int = 0) -> Choice:
         """The action that the next episode must play, and its propensity.
@@ -148,16 +151,17 @@ class Learner(Reviewed):
         return choice
 
     def predict(self, observations: Any, step: int | None = None) -> Any:
-        """The action for an observation in the next episode, or those for several.
+        """The action for an observation in the next episode, or the actions for several.
 
-        A learner that was made for an environment, by `learn` or `learner_for`, takes what the
-        environment observes and returns what the environment takes: see `spaces`. Every other
-        learner takes a state, and with features a vector [d] ([A, d] where each action has features
-        of its own), and returns the number of an action. Several observations are an array with one
-        more axis. step: how many steps the episode has had; it may be left out only if episodes
-        have one step, because the policy may play something else at each step. A deployed mixture
-        plays one of its policies for the whole episode, so tell the episode before you predict for
-        the one after it.
+        A learner that was made for an environment, by `learn` or `learner_for`, takes observations
+        and returns actions of the environment: see `spaces`. Every other learner takes a state, or
+        with features a vector [d] ([A, d] if each action has its own features), and returns the
+        number of an action. Several observations are an array with one more axis. A deployed
+        mixture plays one of its policies for the whole episode, so tell the episode before you
+        predict for the next one.
+
+        step: how many steps the episode has had. It may be left out only if episodes have one step,
+        because the policy may differ by step.
         """
         h, spaces = self._checked_step(step), self.spaces
         contexts, single = (
@@ -205,15 +209,24 @@ class Learner(Reviewed):
         raise NotImplementedError
 
     def tell(self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False) -> Any:
-        """Learn one episode, or a batch of them in order; return what was deployed, or None.
+        """Learn one episode, or a batch of them in order; return the deployment, or None.
 
-        states: [H]; the state after the last step may follow, and is ignored. With features they
-        are the vectors of each step, [H, d], or [d] if there is one step; where each action has
-        features of its own, [A, d] takes the place of [d]. There an episode that is over early has
-        the action -1 from then on. A batch has one more axis in front of everything. Each episode
-        must have been played by the policy deployed before it is learned, unless `off_policy` says
-        that other actions are meant. A call that fails changes nothing. A learner belongs to one
-        thread at a time: a second one that tells it meanwhile gets an error.
+        A call that fails changes nothing. A learner belongs to one thread at a time: if a second
+        thread calls `tell` meanwhile, it gets an error.
+
+        Parameters
+        ----------
+        states
+            [H]. The state after the last step may follow, and is ignored. With features, the
+            vectors of each step, [H, d], or [d] if there is one step; if each action has its
+            own features, [A, d] replaces [d]. A batch has one more axis in front.
+        actions
+            [H]. With features, an episode that ended early has the action -1 from then on.
+        rewards
+            [H].
+        off_policy
+            Whether other policies may have played the episodes. Otherwise each episode must
+            have been played by the policy that was deployed before it is learned.
         """
         require_truth("off_policy", off_policy)
         batch = self._checked_batch(states, actions, rewards)
@@ -242,11 +255,11 @@ class Learner(Reviewed):
             )
 
     def _checked_batch(self, states: Any, actions: Any, rewards: Any) -> Batch:
-        """What was told, as arrays with one axis for the episodes, or an error."""
+        """The checked episodes as arrays with one axis for the episodes, or an error."""
         raise NotImplementedError
 
     def _learn(self, batch: Batch, off_policy: bool, until_proposed: bool) -> tuple[Any, int]:
-        """Learn checked episodes; return what was deployed, or None, and how many were learned.
+        """Learn checked episodes; return the deployment, or None, and how many were learned.
 
         until_proposed: stop after the episode in which a proposal is made.
         """
@@ -301,13 +314,13 @@ class Learner(Reviewed):
     # ---- keeping ---------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything needed to go on bit for bit."""
+        """Write everything that is needed to continue bit for bit."""
         with self._alone("save"):
             storage.write(path, self.kind, *self._saved())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, numbers: dict[str, Any] | None = None) -> Self:
-        """A learner that goes on where the saved one stopped; `numbers` as in the constructor."""
+        """A learner that continues where the saved one stopped; `numbers` as in the constructor."""
         family = cls._family_of(read_bytes(path))
         with storage.reading(path, family.kind) as (facts, arrays):
             return family._restored(facts, arrays, numbers)
@@ -319,12 +332,12 @@ class Learner(Reviewed):
 
     @classmethod
     def from_bytes(cls, data: bytes, *, numbers: dict[str, Any] | None = None) -> Self:
-        """A learner that goes on where the one stopped that `to_bytes` wrote."""
+        """A learner that continues from the bytes that `to_bytes` wrote."""
         family = cls._family_of(data)
         try:
             facts, arrays = archive.from_bytes(data, family.kind)
         except archive.RefusedFileError as error:
-            raise ValueError(f"what was given {error}") from error
+            raise ValueError(f"data {error}") from error
         with storage.whole("the bytes hold", family.kind):
             return family._restored(facts, arrays, numbers)
 
@@ -339,19 +352,19 @@ class Learner(Reviewed):
         return family
 
     def digest(self) -> str:
-        """The SHA-256 over everything that learning goes on from, the same for equal learners."""
+        """The SHA-256 over the complete state of the learner; equal learners have the same."""
         with self._alone("digest"):
             return archive.digest(*self._state())
 
     def _saved(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """All that is saved: what learning goes on from, and the spaces, if there are any."""
+        """Everything that is saved: the state of the learner, and its spaces if there are any."""
         facts, arrays = self._state()
         if self.spaces is None:
             return facts, arrays
         return facts | {"spaces": self.spaces.to_dict()}, arrays | self._beginning()
 
     def _beginning(self) -> dict[str, np.ndarray]:
-        """What it began with, if nothing else says so."""
+        """The initial policy as arrays, if nothing else stores it."""
         return {}
 
     @classmethod
@@ -366,18 +379,18 @@ class Learner(Reviewed):
 
     @classmethod
     def _observations(cls, data: dict[str, Any]) -> Any:
-        """How a saved learner sees what is observed."""
+        """How a saved learner translates observations."""
         raise NotImplementedError
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Facts, as JSON can hold them, and arrays: all that learning goes on from."""
+        """The complete state: facts, as JSON can hold them, and arrays."""
         raise NotImplementedError
 
     @classmethod
     def _from_state(
         cls, facts: dict[str, Any], arrays: dict[str, np.ndarray], numbers: dict[str, Any] | None
     ) -> Self:
-        """The learner of a state, or an error that says what is wrong with it."""
+        """The learner of a saved state, or an error that names the problem."""
         raise NotImplementedError
 
 
@@ -392,7 +405,7 @@ def refuse_action(
 
 
 def _require_fitting(family: type[Any], given: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """Say what a learner of this family is made of, if something else is given."""
+    """Raise an error that says how a learner of this family is made, if the argument is wrong."""
     signature = inspect.signature(family.__init__)
     try:
         signature.bind(None, *given, **options)

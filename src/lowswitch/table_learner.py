@@ -44,7 +44,7 @@ class BonusWarning(UserWarning):
 
 
 class Confidence(NamedTuple):
-    """What a posterior says of a policy against another one."""
+    """The comparison of two policies by a posterior."""
 
     better: float  # the probability that its value is larger
     value: float  # its mean value
@@ -55,12 +55,11 @@ class Confidence(NamedTuple):
 class TableLearner(Learner):
     """A learner for a problem with S states, which deploys a table [H, S] or a mixture of tables.
 
-    Rewards lie in [0, 1]. initial: the policy [H, S] that is deployed at the beginning; by default
-    it plays the lowest allowed action everywhere, and `few` explores. actions_allowed: a mask
-    [S, A] or [H, S, A].
+    Rewards lie in [0, 1]. initial: the initial policy [H, S]; by default it plays the lowest
+    allowed action everywhere, and `few` explores. actions_allowed: a mask [S, A] or [H, S, A].
 
-    numbers: the constants of the algorithm as `numbers()` of another learner gave them, for a
-    replay on another machine, where the last bit of a logarithm may differ.
+    numbers: the constants of the algorithm, as `numbers()` of another learner gave them. They are
+    for a replay on another machine, where the last bit of a logarithm may differ.
     """
 
     kind = "learner"
@@ -107,7 +106,7 @@ class TableLearner(Learner):
         require_memory(need, f"tables of H = {H:,}, S = {S:,}, A = {A:,}", "use a smaller problem")
 
     def _size(self, numbers: dict[str, Any] | None) -> Knowledge:
-        """The algorithm worked out for the size of the problem, without tables.
+        """The spec of the algorithm for the size of the problem, without tables.
 
         Its mask is a copy: behind a gate it may shrink.
         """
@@ -157,7 +156,7 @@ class TableLearner(Learner):
 
     @property
     def first_mixture(self) -> np.ndarray | None:
-        """What was deployed at the beginning [n, H, S]; None in files of earlier versions."""
+        """The initial mixture [n, H, S]; None in files of earlier versions."""
         return self._knowledge.initial() if self._knowledge.keeps_initial else self._first
 
     @property
@@ -184,7 +183,7 @@ class TableLearner(Learner):
 
     @property
     def actions_allowed(self) -> np.ndarray:
-        """What may be deployed [H, S, A], a copy; it shrinks when an action is forbidden."""
+        """The actions that may be deployed [H, S, A], a copy; forbidding an action removes it."""
         return self._knowledge.allowed.copy()
 
     @property
@@ -201,15 +200,15 @@ class TableLearner(Learner):
         return self.drowned_share
 
     def numbers(self) -> dict[str, Any]:
-        """The constants that the algorithm was worked out to, as JSON can hold them."""
+        """The constants of the algorithm for this problem size, as JSON can hold them."""
         return spec_numbers(self._knowledge.spec) | {"stays_free": self._gate.stays_free}
 
     def tell_steps(self, states: Any, actions: Any, rewards: Any) -> History | None:
-        """Learn episodes of which some steps are unknown, or are not to be learned from.
+        """Learn episodes of which some steps are unknown or must be ignored.
 
-        As `tell` with `off_policy`, but the action of such a step is -1, and nothing is learned
-        from it; what its state and its reward say does not matter. A step that is learned needs the
-        state that follows it.
+        As `tell` with `off_policy`, except that the action -1 marks a step from which nothing is
+        learned, whatever its state and reward. A step that is learned needs the state that follows
+        it.
         """
         actions = np.atleast_2d(np.asarray(actions))
         states, rewards = np.atleast_2d(states), np.atleast_2d(np.asarray(rewards, dtype=float))
@@ -254,26 +253,33 @@ class TableLearner(Learner):
                 raise
 
     def confidence(self, policy: Any = None, than: Any = None, *, models: int = 400) -> Confidence:
-        """What the posterior says of the value of a policy against that of another one.
+        """Compare the values of two policies by the posterior.
 
-        policy: [H, S], by default what is deployed, a mixture by the mean of its members. than:
-        [H, S], by default the policy that was deployed at the beginning. Values are means over the
-        states in which the episodes so far began, in so many models drawn from the posterior with a
-        learned prior, of which an action that was never tried has the prior alone.
+        Values are averages over the states in which the episodes so far began. The models are drawn
+        from the posterior with a learned prior; an action that was never tried has only the prior.
+
+        Parameters
+        ----------
+        policy
+            [H, S], by default the deployed policy. For a mixture, the average of its members.
+        than
+            [H, S], by default the initial policy.
+        models
+            The number of models.
         """
         first = self._knowledge.initial() if than is None else self._checked(than)
         return self._compared(self._tables_of(policy), first, models)
 
     def one_more(self, *, models: int = 400) -> Confidence:
-        """What one more deployment is worth by the posterior, compared with what is deployed.
+        """Estimate the gain of one more deployment by the posterior.
 
-        It would deploy the policy that exploits all that is known now, as a last deployment does.
-        That is what stopping gives up at once; what a deployment teaches comes on top.
+        It compares the deployed policy with the one that exploits all current knowledge, as a last
+        deployment does. That is the immediate loss of stopping; the value of new data comes on top.
         """
         return self._compared(self._knowledge.exploiting()[None], self.mixture, models)
 
     def _compared(self, policies: np.ndarray, others: np.ndarray, models: int) -> Confidence:
-        """The mean value of policies [P, H, S] against that of others [O, H, S]."""
+        """Compare the mean value of policies [P, H, S] with the mean value of others [O, H, S]."""
         models = require_count("models", models, least=2)
         values = self._knowledge.values_on_models(np.concatenate([policies, others]), models)
         mine, other = values[: len(policies)].mean(axis=0), values[len(policies) :].mean(axis=0)
@@ -290,12 +296,20 @@ class TableLearner(Learner):
     ) -> Bounds:
         """Lower and upper values without a prior, all of which hold with 1 - `probability`.
 
-        They hold at all times, for all policies and however often somebody looks, all at once; see
-        `learners/bounds.py` for the theorem. policy: [H, S], by default what is deployed, a mixture
-        by the mean of its members. starts: the law [S] of the first state, if it is known; else it
-        is bounded from the episodes so far. The price is width: a bound that is worth something
-        takes thousands of episodes, see the page on bounds. Steps that were left out because of
-        what came of them are not covered. Only learners that plan from counts have bounds.
+        They hold together, at all times and for all policies, however often somebody looks; see
+        `learners/bounds.py` for the theorem. The price is width: a useful bound takes thousands of
+        episodes, as the page on bounds shows. Steps that are missing because of their outcome are
+        not covered. Only learners that plan from counts have bounds.
+
+        Parameters
+        ----------
+        policy
+            [H, S], by default the deployed policy. For a mixture, the average of its members.
+        probability
+            The probability with which any of the bounds may fail.
+        starts
+            The law [S] of the first state, if it is known. Otherwise it is bounded from the
+            episodes so far.
         """
         probability = checked_probability(probability)
         self._knowledge.require_bounds()
@@ -311,7 +325,7 @@ class TableLearner(Learner):
         return Bounds((low, min(high, most)), proposed, most, cells.gap(tables, best), probability)
 
     def _tables_of(self, policy: Any) -> np.ndarray:  # [members, H, S]
-        """A policy that is asked about, by default what is deployed."""
+        """The policy in question as tables, by default the deployed one."""
         return self.mixture if policy is None else self._checked(policy)
 
     def _checked(self, policy: Any) -> np.ndarray:  # [1, H, S]
@@ -327,12 +341,21 @@ class TableLearner(Learner):
         *,
         rule: int | None = None,
     ) -> Judgement | None:
-        """What the posterior says of a proposal, by default of the one that waits for a decision.
+        """Judge a proposal, by default the pending one, by the posterior.
 
-        `worth()` of the answer compares the proposed law with the deployed one, `worth(rows=...)`
-        does so if only some rows change, and `row_worths` judges single rows. posterior: that of an
-        earlier moment. rule: that of the evidence, by default the newest one; 3 and 4 are those of
-        older records. None if nothing is proposed, or the learner keeps no model.
+        `worth()` of the result compares the proposed law with the deployed one, `worth(rows=...)`
+        does so if only some rows change, and `row_worths` judges single rows. The result is None if
+        nothing is proposed, or the learner has no model.
+
+        Parameters
+        ----------
+        proposal
+            The proposal.
+        posterior
+            The posterior of an earlier moment, by default the present one.
+        rule
+            The version of the rules of evidence, by default the newest one; older records have
+            3 and 4.
         """
         proposal = proposal or self.proposal()
         posterior = posterior or self.posterior()
@@ -444,11 +467,11 @@ class TableLearner(Learner):
         return keys, named
 
     def learn_history(self, states: Any, actions: Any, rewards: Any, *, most: int) -> np.ndarray:
-        """Learn episodes that an earlier protocol played, at most so many visits of each (h, x, a).
+        """Learn episodes of an earlier protocol, at most `most` visits of each (h, x, a).
 
-        They must have been played by a policy that looked at the state alone. They do not count as
-        told. Nothing is proposed; `propose` then makes the first proposal. Return the actions
-        [B, H] with -1 at the steps beyond that number.
+        The protocol must have chosen actions by the state alone. The episodes do not count as told.
+        Nothing is proposed; `propose` then makes the first proposal. Return the actions [B, H],
+        with -1 at the steps that were not learned.
         """
         require_review(self.gate)
         most = require_count("most", most)
@@ -556,7 +579,7 @@ def _first_visits(
 ) -> np.ndarray:  # [B, H]
     """Which steps are among the first `most` visits of their (h, x, a), counted from `visits`.
 
-    What decides is their place in the order, and not what came of them.
+    Only their place in the order decides, not their outcome.
     """
     H, kept, seen = states.shape[1], np.zeros(states.shape, dtype=bool), visits.copy()
     for b in range(len(states)):

@@ -196,7 +196,9 @@ class Flip(gymnasium.ActionWrapper):
 def test_tables_of_what_a_wrapper_makes_another_problem_of_are_refused(wrap):
     env = wrap(lake())
     name = "Mine" if "Mine" in str(env) else "Flip|TransformReward|TransformObservation"
-    with pytest.raises(ValueError, match=rf"the wrapper ({name}) may observe.*env.unwrapped"):
+    with pytest.raises(
+        ValueError, match=rf"the wrapper ({name}) may change observations.*env.unwrapped"
+    ):
         from_gymnasium(env, horizon=6)
     assert from_gymnasium(env.unwrapped, horizon=6).optimal_value() == 1
 
@@ -600,7 +602,7 @@ def test_an_option_that_an_environment_does_not_have_is_named(name, options, mes
 
 
 def test_learning_nothing_is_said_where_there_are_tables():
-    says = "nothing was learned: the last policy earns 0 an episode, .*; give it more episodes, "
+    says = "nothing was learned: the final policy earns 0 per episode, .*; give it more episodes, "
     with pytest.warns(ls.NothingLearnedWarning, match=f"{says}more deployments, or take another"):
         learn(lake(), ls.psrl(deployments=1, schedule="growth/2"), horizon=6, episodes=1)
     with pytest.warns(ls.NothingLearnedWarning, match=f"{says}a smaller c, or take another"):
@@ -609,10 +611,12 @@ def test_learning_nothing_is_said_where_there_are_tables():
 
 def test_little_that_was_learned_is_said_where_there_are_tables():
     """On the cliff a single action earns -20, and few stays there; the shortest way earns -13."""
-    says = "little was learned: the last policy earns -20 an episode, a single action -20, an optim"
+    says = (
+        "little was learned: the final policy earns -20 per episode, a single action -20, an optim"
+    )
     cliff = from_gymnasium("CliffWalking-v1", horizon=20)
     assert cliff.constant_value() == pytest.approx(-20)
-    says = says.replace("the last policy", "the last policy of most runs")
+    says = says.replace("the final policy", "the final policy of most runs")
     with pytest.warns(ls.NothingLearnedWarning, match=says):
         ls.simulate(cliff, ls.few(deployments=10), episodes=1_000, seeds=2, progress=False)
 

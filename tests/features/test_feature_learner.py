@@ -129,7 +129,7 @@ def test_a_learner_with_a_broken_factor_or_episodes_is_refused(tmp_path):
     learner.tell([[1.0], [2.0]], [0, 1], [0.0, 1.0], off_policy=True)
     facts, arrays = learner._state()
     for name, wrong, message in (
-        ("factor", -arrays["factor"], "its factor is that of no positive matrix"),
+        ("factor", -arrays["factor"], "its factor does not belong to a positive matrix"),
         ("moment", arrays["moment"] * np.nan, "moment has entries that are no numbers"),
         ("kept.actions", arrays["kept.actions"] + 5, "actions must be 0 to 1"),
         ("kept.x", arrays["kept.x"][:, :1], "its episodes have the shape"),

@@ -92,7 +92,7 @@ def test_the_default_race_is_named_and_within_its_budget():
         ),
         (
             lambda: ls.simulate(problems.linear_bandit(), ls.ucbvi(), episodes=9),
-            "learns tables of states, and features are none",
+            "learns tables of states and cannot use features",
         ),
         (
             lambda: ls.simulate(problems.linear_bandit(), ls.linear(schedule="asked"), episodes=9),

@@ -60,7 +60,7 @@ def rewritten(data, change):
 def test_nothing_is_missing_and_nothing_is_left_over(change, reason):
     data = taught("rows").to_bytes()
     assert ls.Learner.from_bytes(data).told == 25
-    with pytest.raises(ValueError, match=f"what was given is not a lowswitch file.*{reason}"):
+    with pytest.raises(ValueError, match=f"data is not a lowswitch file.*{reason}"):
         ls.Learner.from_bytes(change(data))
 
 
@@ -204,19 +204,19 @@ def test_a_learner_goes_through_bytes_as_it_is(name):
         ("rows", "rows", "action", -7, "the policy has actions outside 0 to 1"),
         ("rows", "rows", "action", 1, "has actions that are not allowed"),
         ("rows", "cells", "visits", -3, "visits are negative"),
-        ("rows", "cells", "visits", 9, "visits are not those of 25 episodes"),
+        ("rows", "cells", "visits", 9, "visits do not match 25 episodes"),
         ("rows", "cells", "q", np.nan, "estimates must be finite numbers"),
-        ("rows", "cells", "due", 2, "triggers are not those of the schedule"),
+        ("rows", "cells", "due", 2, "triggers do not match the schedule"),
         ("rows", "clock", "batch", 10**9, "its clock counts 1000000000 batch"),
         ("rows", "clock", "deployments", -1, "its clock counts -1 deployments"),
         ("stages", "cells", "begin", 10**6, "stages begin outside of their visits"),
         ("mixture", "policy", None, 2, "policy has actions outside 0 to 1"),
-        ("mixture", "keys", "members", 5, "its noise is not that of seed 0"),
+        ("mixture", "keys", "members", 5, "its noise does not match seed 0"),
         ("planner", "records", "start", 2**40, "its successors lie outside their pool"),
         ("planner", "records", "size", 10**6, "its successors lie outside their pool"),
         ("planner", "pool", "state", 77, "successors are no states"),
         ("planner", "clock", "pool", 10**9, "its successors lie outside their pool"),
-        ("posterior", "order", None, 0, "its order of states is none"),
+        ("posterior", "order", None, 0, "its order of states is not a permutation"),
     ],
 )
 def test_what_compiled_code_would_trust_is_checked(name, array, field, value, reason):

@@ -454,7 +454,7 @@ def test_what_first_last_and_uniform_policies_earn():
 
 def test_a_run_that_learned_nothing_says_so():
     mdp = ls.envs.riverswim(states=6, horizon=20)
-    with pytest.warns(ls.NothingLearnedWarning, match="nothing was learned: .* first one 0.1"):
+    with pytest.warns(ls.NothingLearnedWarning, match="nothing was learned: .* initial one 0.1"):
         ls.simulate(mdp, ls.rmax(known=10**6), episodes=50, seeds=2)
 
 

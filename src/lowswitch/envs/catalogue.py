@@ -199,16 +199,15 @@ def deep_sea(*, size: int = 10, stochastic: bool = False, seed: int = 0) -> Tabu
     """DeepSea of bsuite (Osband et al. 2020): N steps down an N x N grid.
 
     Only right at every step finds the treasure. The row is the step, so a state is a column and the
-    tables differ by step: S = H = N, as good as N^2 cells for a learner that has one table a step.
-    Which action is right in a cell is drawn as by bsuite's `mapping_seed`. Moving right costs
-    0.01/N, and right in the last column pays 1. All rewards are shifted by 0.01/N to lie in [0, 1],
-    and values and regret are reported in bsuite's units all the same. `stochastic`: right fails,
-    and stays in its column, with probability 1/N; bsuite's further N(0, 1) on two rewards is left
-    out.
+    tables differ by step: S = H = N, which is equivalent to N^2 cells for a learner with one table
+    per step. Which action is right in a cell is drawn as by bsuite's `mapping_seed`. Moving right
+    costs 0.01/N, and right in the last column pays 1. All rewards are shifted by 0.01/N to lie in
+    [0, 1], but values and regret are in bsuite's units. `stochastic`: right fails, and stays in its
+    column, with probability 1/N; bsuite's additional N(0, 1) on two rewards is left out.
 
-    V* = 0.99; stochastic, with q = 1 - 1/N, V* = q^(N - 1) - 0.01 (1 - q^N). What bsuite calls
-    optimal there, q^(N - 1) - 0.01, is the value of always moving right, which pays for moves even
-    when the treasure is out of reach.
+    V* = 0.99; stochastic, with q = 1 - 1/N, V* = q^(N - 1) - 0.01 (1 - q^N). bsuite's optimal
+    return, q^(N - 1) - 0.01, is the value of always moving right, which pays for moves even when
+    the treasure is out of reach.
     """
     N = require_count("size", size, least=2)
     require_truth("stochastic", stochastic)
@@ -354,7 +353,7 @@ def switching_lower_bound(
 
     x is uniform at every step, and r_h(x, a) = 1 for a = a*(h, x) and else 0. a* is uniform, drawn
     with the seed; it is `optimal_policy`. V* = H, and V^pi = #{(h, x): pi_h(x) = a*(h, x)} / S. For
-    A >= 4, at most HSA/8 switches imply regret at least KH/4 in the mean over a* (the paper says
+    A >= 4, at most HSA/8 switches imply regret of at least KH/4 on average over a* (the paper says
     HSA/2, which this family does not show).
     """
     S, A = require_count("states", states), require_count("actions", actions, least=2)

@@ -24,12 +24,20 @@ def from_file(
     horizon: int | None = None,
     reward_range: tuple[float, float] | None = None,
 ) -> TabularMDP:
-    """The problem whose tables an .npz file of numpy holds.
+    """Read a problem from the arrays of a numpy .npz file.
 
-    The arrays have the names and the shapes of `TabularMDP`: transitions and rewards, and where
-    they are wanted horizon, start, actions_allowed and reward_law. horizon: that of the file by
-    default. reward_range: the least and the largest reward, where they do not lie in [0, 1]; values
-    and regret come out in these units.
+    The arrays have the names and shapes of `TabularMDP`: `transitions` and `rewards`, and
+    optionally `horizon`, `start`, `actions_allowed` and `reward_law`.
+
+    Parameters
+    ----------
+    path
+        The file.
+    horizon
+        The number of steps; by default the one in the file.
+    reward_range
+        The smallest and largest possible reward, if it is not [0, 1]. Values and regret are
+        then in these units.
     """
     arrays = _arrays(path)
     rewards: Any = arrays.pop("rewards")
@@ -60,11 +68,21 @@ def policy_from_file(
     horizon: int | None = None,
     states: int | None = None,
 ) -> list[list[int]]:  # [H][S]
-    """The table of actions in a text file, such as a protocol that is in use.
+    """Read a table of actions from a text file, such as the present protocol.
 
-    It has a line for each step, and in it an action for each state, with commas between them: one
-    of the labels of the actions, or a number from 0 on. Where a label looks like a number, only
-    labels are taken. What is known of the size is checked.
+    It has one line for each step with one action for each state, separated by commas. An action is
+    a label, or a number from 0 on. If any label looks like a number, only labels are accepted.
+
+    Parameters
+    ----------
+    path
+        The file.
+    actions
+        The number of actions, or their labels.
+    horizon
+        The number of steps, if known; it is checked.
+    states
+        The number of states, if known; it is checked.
     """
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
@@ -142,7 +160,7 @@ def _plain(value: Any) -> Any:
 
 
 def _arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """The arrays of the file, if they are those of a problem."""
+    """The arrays of the file, if they describe a problem."""
     way_out = "write it with numpy.savez(path, transitions=..., rewards=..., horizon=...)"
     try:
         with np.load(path, allow_pickle=False) as file:

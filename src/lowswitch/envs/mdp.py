@@ -68,7 +68,7 @@ class Scale:
         return (given - self.low) / (self.high - self.low)
 
     def to_value(self, value: Any, steps: Any) -> Any:
-        """A value summed over so many steps, in the user's units."""
+        """A value summed over this many steps, in the user's units."""
         return value * (self.high - self.low) + steps * self.low
 
     def to_regret(self, regret: Any) -> Any:
@@ -87,8 +87,8 @@ class Rescaled:
 def rescale(rewards: Any, *, low: float | None = None, high: float | None = None) -> Rescaled:
     """Map rewards of a known range to [0, 1].
 
-    A TabularMDP made of the result reports values and regret in the original units. The range
-    defaults to that of the rewards given.
+    A TabularMDP made of the result reports values and regret in the original units. The default is
+    the range of the given rewards.
     """
     rewards = numbers("rewards", rewards)
     if not (rewards.size and np.isfinite(rewards).all()):
@@ -103,16 +103,29 @@ def rescale(rewards: Any, *, low: float | None = None, high: float | None = None
 class TabularMDP:
     """An episodic MDP of H steps with known tables.
 
-    transitions: [S, A, S], or [H, S, A, S] where they differ by step; or a scipy.sparse matrix of
-    the shape [S * A, S] or [H * S * A, S]. rewards: means in [0, 1] of the shape [S, A] or
-    [H, S, A], or what `rescale` returns. Where they depend on the next state as well, [S, A, S] or
-    [H, S, A, S], their mean under the transitions takes their place: no value and no regret depends
-    on the rest. (Three axes of one size H = S = A are taken for [H, S, A].) start: a state; a law,
-    which is S floats; or the start state of each episode, integers that are chosen in advance (the
-    oblivious adversary). An integer array is always such a sequence: a law that puts all mass on
-    state 0 of 3 is [1.0, 0.0, 0.0], or simply 0. reward_law: "deterministic" pays the mean itself,
-    "bernoulli" pays 1 with that probability and else 0. actions_allowed: a mask [S, A] or
-    [H, S, A]. name: what results call the problem.
+    Parameters
+    ----------
+    transitions
+        [S, A, S], or [H, S, A, S] if they differ by step; or a scipy.sparse matrix of the shape
+        [S * A, S] or [H * S * A, S].
+    rewards
+        Means in [0, 1] of the shape [S, A] or [H, S, A], or the result of `rescale`. If they
+        depend on the next state, [S, A, S] or [H, S, A, S], their mean under the transitions is
+        used: values and regret do not depend on the rest. (Three axes of one size H = S = A are
+        taken for [H, S, A].)
+    start
+        A state; a law of S floats; or the start state of each episode, integers that are chosen
+        in advance (the oblivious adversary). An integer array is always such a sequence: a law
+        that puts all mass on state 0 of 3 is [1.0, 0.0, 0.0], or simply 0.
+    horizon
+        H, the number of steps.
+    reward_law
+        "deterministic" pays the mean itself, "bernoulli" pays 1 with that probability and else
+        0.
+    actions_allowed
+        A mask [S, A] or [H, S, A].
+    name
+        The name of the problem in results and figures.
     """
 
     knows_regret = True
@@ -222,19 +235,19 @@ class TabularMDP:
         return self.at_start(self.uniform_values[0])
 
     def constant_value(self, episodes: int = 0) -> float:
-        """What the best single action earns, played at every step; where it is not allowed, the
-        lowest allowed action takes its place.
+        """The value of the best single action, played at every step.
+
+        Where it is not allowed, the lowest allowed action replaces it.
         """
         lowest = self.actions_allowed.argmax(axis=-1)  # [H, S]
         policies = (np.where(self.actions_allowed[..., a], a, lowest) for a in range(self.actions))
         return max(self.at_start(self.policy_values(one)[0], episodes) for one in policies)
 
     def at_start(self, values: np.ndarray, episodes: int = 0) -> float:
-        """The mean of values [S] under the start law, or over the first `episodes` start states
-        where these are given.
+        """The mean of values [S] under the start law, or over the first `episodes` start states.
 
-        Under the law it is the exact sum of the products, rounded once: what a BLAS adds up depends
-        in its last bit on the machine, and on how many threads it has.
+        Under the law it is the exact sum of the products, rounded once, because the last bit of a
+        BLAS sum depends on the machine and its number of threads.
         """
         starts = self.start_sequence[:episodes]
         if len(starts):
@@ -260,7 +273,7 @@ class TabularMDP:
         return np.where(self.actions_allowed, self.scale.to_value(q, steps_left), -np.inf)
 
     def _lookahead(self, h: int, following: np.ndarray) -> np.ndarray:  # [S, A]
-        """What each action earns at step h if the next states have the values `following` [S]."""
+        """The value of each action at step h if the next states have the values `following` [S]."""
         first = 0 if self.stationary else h * self.states * self.actions
         offsets = self.offsets[first : first + self.states * self.actions + 1]
         span = slice(offsets[0], offsets[-1])
@@ -272,8 +285,8 @@ class TabularMDP:
     def policy_values(self, policy: Any) -> np.ndarray:
         """V^pi as [H + 1, S]; the last row is zero.
 
-        The values of a mixture [members, H, S], of which one is drawn before each episode, are the
-        mean of those of its members.
+        For a mixture [members, H, S], of which one is drawn before each episode, it is the average
+        over its members.
         """
         from lowswitch.kernels.values import policy_values
 

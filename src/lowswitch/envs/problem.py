@@ -16,7 +16,7 @@ class Problem(Protocol):
 
     @property
     def measure(self) -> str:
-        """What results call the loss: "regret" where it is exact, else by what it is."""
+        """The name of the loss in results: "regret" if it is exact, else how it is measured."""
 
     @property
     def size(self) -> dict[str, int]:
@@ -27,8 +27,9 @@ class Problem(Protocol):
         """Whether the steps of an episode are known to be alike, so that they can be pooled."""
 
     def optimal_value(self, episodes: int = 0) -> float:
-        """What an optimal policy earns per episode, in the first `episodes` episodes where start
-        states are given; NaN if nobody knows.
+        """The value of an optimal policy per episode; NaN if unknown.
+
+        If start states are given, it is the mean over the first `episodes` of them.
         """
 
     def facts(self) -> dict[str, Any]:
@@ -36,12 +37,12 @@ class Problem(Protocol):
 
 
 def require_problem(problem: Any) -> Problem:
-    """The problem, or an error that says which ones there are."""
+    """The problem, or an error that lists the possible ones."""
     if not isinstance(problem, Problem):
         raise ValueError(
             "the problem must be a TabularMDP such as lowswitch.envs.riverswim(), a step function"
-            " in lowswitch.envs.Simulator(step, ...), or one with features such as those of"
-            f" lowswitch.features.problems, not {shown(problem)}; a system that plays whole"
+            " in lowswitch.envs.Simulator(step, ...), or a problem of lowswitch.features.problems,"
+            f" not {shown(problem)}; a system that plays whole"
             " episodes runs in lowswitch.concurrent.run, as lowswitch.concurrent.System(play, ...)"
         )
     return problem

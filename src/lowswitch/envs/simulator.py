@@ -36,16 +36,16 @@ class PlayedSteps(NamedTuple):
 
 
 class Simulator:
-    """A problem known by a function that plays one step, as of a simulator or a generative model.
+    """A problem known by a function that plays one step, such as a simulator or a generative model.
 
     `step(state, action, h, random)` returns the next state and the reward. `random` is a numpy
-    generator that depends on the seed and the episode alone; a step that uses no other noise gives
-    the same history in every driver. What follows the last step is not used.
+    generator that depends only on the seed and the episode; a step that uses no other noise gives
+    the same history in every driver. The state after the last step is not used.
 
-    Nobody knows its values, so nothing is exact: what a run loses is `reference` per episode less
-    the rewards that were sampled, and results call it Monte-Carlo regret. If you do not know the
-    optimal value, `reference` is the largest return there can be, and results call it Monte-Carlo
-    loss. It may be negative where the sampled rewards are lucky.
+    Nobody knows its values, so nothing is exact. The loss of a run is `reference` per episode minus
+    the sampled rewards, and results call it Monte-Carlo regret. If you do not know the optimal
+    value, `reference` is the largest possible return, and results call it Monte-Carlo loss. It may
+    be negative if the sampled rewards are lucky.
 
     start: the first state, or a function start(random). steps_alike: whether `step` ignores h.
     """
@@ -94,7 +94,7 @@ class Simulator:
 
     @property
     def measure(self) -> str:
-        """What the results call the loss."""
+        """The name of the loss in results."""
         return LOSS if math.isnan(self.known) else "Monte-Carlo regret"
 
     @property
@@ -111,10 +111,10 @@ class Simulator:
         return checked_policy(policy, self.actions_allowed)
 
     def facts(self) -> dict[str, Any]:
-        """What tells it from other problems.
+        """The facts that identify it.
 
-        Its functions enter by a hash of their text and of what they read: numbers, arrays, other
-        functions, and the state of objects of your own. Other objects enter by their type alone.
+        Its functions enter by a hash of their text and of everything they read: numbers, arrays,
+        other functions, and the state of your own objects. Other objects enter only by their type.
         """
         return {
             "sampled": [self.name, *self.code],

@@ -26,11 +26,11 @@ def checked_rewards(rewards: Any, horizon: int) -> np.ndarray:
 def depends_on_successor(rewards: Any, transitions: Any, horizon: int) -> bool:
     """Whether rewards are [S, A, S] or [H, S, A, S].
 
-    The transitions say what S is; three axes of one size H = S = A are [H, S, A].
+    The transitions determine S; three axes of one size H = S = A are [H, S, A].
     """
     try:
         shape, S = np.shape(rewards), np.shape(transitions)[-1]
-    except (IndexError, ValueError):  # the checks of both say what is wrong
+    except (IndexError, ValueError):  # the checks of both name the problem
         return False
     if len(shape) == 4:
         return bool(shape[0] == horizon and shape[1] == shape[3] == S)
@@ -115,7 +115,7 @@ def _checked_sparse(given: Any, shapes: tuple[tuple[int, int], ...]) -> Any:
 def _require_laws(
     offsets: np.ndarray, probabilities: np.ndarray, states: int, actions: int, kind: np.dtype
 ) -> None:
-    """Each row of nonzeros is a probability law; `kind` is that of the numbers as given."""
+    """Each row of nonzeros is a probability law; `kind` is the type of the numbers as given."""
     rows = len(offsets) - 1
 
     def place(row: int) -> str:

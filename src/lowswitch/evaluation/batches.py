@@ -38,7 +38,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class Contrast:
-    """How much better one arm is than another in a state, in the mean reward per case.
+    """How much more one arm pays than another in a state, on average per case.
 
     bols: batched least squares (Zhang, Janson, Murphy 2020). adaptive: adaptively weighted doubly
     robust (Hadad et al. 2021). plain: the difference of means, whose interval is too short after

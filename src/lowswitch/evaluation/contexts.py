@@ -1,4 +1,4 @@
-"""Logs of contexts with features: what a policy of one step would earn in them."""
+"""Logs of contexts with features: estimates of the value of a policy of one step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Log:
 
 
 def samples_of(policy: LinearPolicy, log: Log, ridge: float) -> Samples:
-    """What the estimates of a policy of one step are made of."""
+    """The ingredients of the estimates of a policy of one step."""
     if policy.shape.horizon != 1:
         raise ValueError(
             f"a log of contexts has one step, and this policy has {policy.shape.horizon}; values of"
@@ -126,7 +126,8 @@ def _direct(
 ) -> tuple[float, np.ndarray]:
     """The value that a model of all samples gives, and the influence of each sample on it.
 
-    The influence is that of the context, and that of the reward on the weights: the sandwich.
+    A sample has influence through its context, and through the effect of its reward on the weights:
+    the sandwich.
     """
     model = _Ridge.fitted(policy, x, actions, rewards, ridge)
     predicted = model.predicted(x)
@@ -142,7 +143,7 @@ def _direct(
 
 @dataclass(frozen=True, eq=False)
 class _Ridge:
-    """The mean reward, and what the features say of the difference to it."""
+    """The mean reward, and the difference from it that the features explain."""
 
     shared: bool
     middle: float

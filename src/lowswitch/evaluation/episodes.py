@@ -19,12 +19,12 @@ _ROUNDING = 1e-6  # of the sum of probabilities
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """Logged episodes: states, actions, rewards, and how probable each action was.
+    """Logged episodes: states, actions, rewards, and the probability of each action.
 
-    propensities: of each action, given the episode up to it. Where one policy of a mixture is drawn
-    for a whole episode, `mixture_propensities` has them; a product of shares by step would be
-    wrong. An episode that ended early has the action -1 and the reward 0 after its end.
-    left_out: how many episodes the source had that could not be used.
+    propensities: the probability of each action, given the episode up to it. If one policy of a
+    mixture is drawn for a whole episode, `mixture_propensities` computes them; a product of shares
+    by step would be wrong. An episode that ended early has the action -1 and the reward 0 after its
+    end. left_out: the number of episodes in the source that could not be used.
     """
 
     states: Any  # [n, H]
@@ -69,12 +69,12 @@ def target_of(policy: Any) -> Target:
 
 
 def mixture_propensities(tables: Any, states: Any, actions: Any, shares: Any = None) -> np.ndarray:
-    """How probable each action was, given the episode up to it, if one table plays an episode.
+    """The probability of each action, given the episode up to it, if one table plays an episode.
 
-    It is the weight of the tables that agree with the actions through this step over the weight of
-    those that agree up to the step before. tables: [members, H, S]; states, actions: [n, H];
-    shares: [members] with which each table is drawn, by default all alike. An action that no table
-    plays has the propensity 0.
+    It is the weight of the tables that agree with the actions through this step, divided by the
+    weight of the tables that agree up to the step before. tables: [members, H, S]; states, actions:
+    [n, H]; shares: [members], the probability of each table, by default equal. An action that no
+    table plays has the propensity 0.
     """
     tables, states, actions = np.asarray(tables), np.asarray(states), np.asarray(actions)
     weights = np.full(len(tables), 1 / len(tables)) if shares is None else np.asarray(shares)
@@ -100,7 +100,7 @@ def counted_propensities(states: np.ndarray, actions: np.ndarray) -> np.ndarray:
 
 
 def samples_of(policy: Any, log: Episodes, ridge: float, behaviour: str) -> Samples:
-    """What the estimates of a policy of H steps are made of."""
+    """The ingredients of the estimates of a policy of H steps."""
     target = target_of(policy)
     log, sizes = checked_episodes(log, target)
     estimated = behaviour == "estimated"
@@ -136,10 +136,9 @@ def path_weights(law: np.ndarray, log: Episodes, propensities: np.ndarray) -> np
 
 
 class Model(NamedTuple):
-    """Mean rewards and values by row and action, drawn to the mean of the log by `ridge` samples.
+    """Mean rewards and values by row and action, shrunk to the mean of the log by `ridge` samples.
 
-    In a row where an action was never logged, the log's mean of the rewards from that step on
-    stands in.
+    If an action was never logged in a row, it gets the log's mean of the rewards from that step on.
     """
 
     log: Episodes
@@ -184,8 +183,9 @@ class Model(NamedTuple):
     def direct(self, target: Target, log: Episodes) -> tuple[float, np.ndarray]:
         """The value in the model, and the influence of each of its episodes.
 
-        An episode moves the value by what was unexpected in it, where the policy comes, over how
-        often the log was there: Yin, Wang 2020 (tabular marginalised importance sampling).
+        The influence of an episode is the unexpected part of its rewards, weighted by how often the
+        policy visits these states relative to the log: Yin, Wang 2020 (tabular marginalised
+        importance sampling).
         """
         value, influence = 0.0, np.zeros(len(log.states))
         for share, law in target.laws(self.sizes[1]):
@@ -209,7 +209,7 @@ class Model(NamedTuple):
 
 
 def _surprise(q: np.ndarray, v: np.ndarray, log: Episodes) -> np.ndarray:  # [n, H]
-    """The reward and the value that followed, less the value that was expected."""
+    """The reward and the value that followed, minus the expected value."""
     steps = range(log.states.shape[1])
     found = [
         log.rewards[:, h]

@@ -106,7 +106,7 @@ class Evaluation:
 
     @property
     def verdict(self) -> str:
-        """What the diagnostics say, in a sentence."""
+        """The verdict of the diagnostics, in a sentence."""
         if not self.covered:
             return (
                 f"the log could have played only {self.share} of what this policy plays: nothing is"
@@ -192,8 +192,8 @@ def ratio(weights: np.ndarray, rewards: np.ndarray, z: float) -> Estimate:
     """The sum over steps of sum w r / sum w, for arrays [n, H].
 
     Swaminathan, Joachims 2015 for one step, Thomas 2015 (consistent weighted per-decision
-    importance sampling) for several. The interval is that of the delta method, in which each
-    residual is measured from the estimate without its own sample.
+    importance sampling) for several. The interval comes from the delta method, with each residual
+    measured from the estimate without its own sample.
     """
     total = weights.sum(axis=0)
     if not (total > 0).all():
@@ -238,9 +238,9 @@ def effective_size(weights: np.ndarray) -> float:
 def pareto_k(weights: np.ndarray) -> float:
     """The shape of a generalised Pareto law of the largest weights: Vehtari et al. 2024.
 
-    The tail is the min(n / 5, 3 sqrt(n)) largest weights. Where weights have few values it has no
-    shape, and -inf is returned: if the largest one occurs five times, or fewer than five weights
-    are above the others. Then the effective size says enough.
+    The tail is the min(n / 5, 3 sqrt(n)) largest weights. If weights have few values, it has no
+    shape, and -inf is returned: the largest one occurs five times, or fewer than five weights are
+    above the others. Then the effective size says enough.
     """
     n = len(weights)
     largest = np.sort(weights)[-math.ceil(min(n / 5, 3 * math.sqrt(n))) - 1 :]

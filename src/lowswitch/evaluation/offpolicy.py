@@ -1,4 +1,4 @@
-"""What a policy would earn, from data that other policies have logged."""
+"""The value of a policy, estimated from data that other policies have logged."""
 
 from __future__ import annotations
 

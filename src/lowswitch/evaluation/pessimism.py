@@ -41,18 +41,33 @@ def vi_lcb(
 ) -> Pessimistic:
     """The policy with the largest lower confidence bound: VI-LCB.
 
-    Backwards from the last step, the value of an action is its mean in the log less a penalty
-    (`lower_mean`), and at least the lowest there is; the policy plays the best one (Rashidinejad et
-    al. 2021, Algorithm 3; the Bernstein penalty of Li et al. 2024, with the constants of Maurer and
-    Pontil 2009). Where the bounds of all actions are as low as can be, it plays the action that is
-    logged most often, and never an action that was never tried in a row where others were.
+    Backwards from the last step, the value of an action is its mean in the log minus a penalty
+    (`lower_mean`), and never below the smallest possible value; the policy plays the best action
+    (Rashidinejad et al. 2021, Algorithm 3; the Bernstein penalty of Li et al. 2024, with the
+    constants of Maurer and Pontil 2009). If all actions of a row have the smallest possible bound,
+    it plays the action that is logged most often. It never plays an untried action in a row where
+    others were tried.
 
-    The episodes must be independent, as those of a fixed policy are. They are dealt to H + 1 folds,
+    The episodes must be independent, as under a fixed policy. They are divided into H + 1 folds,
     one for each step and one for the first state, so that the values of later steps do not depend
-    on the data that they are averaged over (Xie et al. 2021). states, actions: how many there are.
-    rewards: the range of a reward. initial: the policy [H, S] to keep in rows that the log never
-    reaches, by default action 0. c: the scale of the penalty; only at 1 the bound is proven, and
-    less trusts small samples more. p: the probability that `lower` may fail.
+    on the data over which they are averaged (Xie et al. 2021).
+
+    Parameters
+    ----------
+    log
+        The logged episodes.
+    states
+        The number of states.
+    actions
+        The number of actions.
+    rewards
+        The range of a reward.
+    initial
+        The policy [H, S] for rows that the log never reaches; by default action 0.
+    c
+        The scale of the penalty. The bound is proved at 1; less trusts small samples more.
+    p
+        The probability with which `lower` may fail.
     """
     S, A = require_count("states", states), require_count("actions", actions)
     c, p = require_scale("c", c), require_fraction("p", p, "0.05 is usual")

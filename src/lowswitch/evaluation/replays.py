@@ -19,10 +19,10 @@ def replay(learner: FeatureLearner, log: Log) -> Iterator[int]:
     """Tell a learner the samples of a log whose action its policy chooses, one by one, in order.
 
     Li, Chu, Langford, Wang 2011, Algorithm 2. The log must have chosen all actions with the same
-    probability; then what is told has the law of a real run of the learner, which ends when its
-    episodes are told or the log is over. Yields the place of each sample in the log after it was
-    told, so that you can look at the learner and decide on its proposals meanwhile. On average one
-    sample in A is told, and the others are thrown away.
+    probability. Then the learner sees data with the law of a real run, which ends when its episodes
+    are told or the log is over. After each told sample this yields its place in the log, so that
+    you can look at the learner and decide on its proposals. On average one sample in A is told, and
+    the others are skipped.
     """
     shape = learner.shape
     if shape.horizon != 1:

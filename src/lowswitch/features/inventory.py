@@ -21,12 +21,12 @@ _POINTS = 201  # of the grid of stocks on which values are exact
 class Inventory(FeatureProblem):
     """A shop with room for 10 that may order 0, 2, 4, 6, 8 or 10 in each of H periods.
 
-    Orders arrive at once, up to the room there is. Demand is exponential with mean 3, and what is
-    missing is lost. A sale earns 1, an ordered unit costs 0.5, and a unit that is left costs 0.1.
-    The features of an order are hats around `knots` equally spaced levels of the stock after it,
-    and the size of the order: what is paid is linear in them up to interpolation, and so are values
-    to go. Regret is against the best policy that knows the demand. Values are exact for values to
-    go that are linear between 201 stocks; integrals over the demand are in closed form.
+    Orders arrive immediately, up to the room there is. Demand is exponential with mean 3, and unmet
+    demand is lost. A sale earns 1, an ordered unit costs 0.5, and a unit left over costs 0.1. The
+    features of an order are hats around `knots` equally spaced levels of the stock after it, and
+    the size of the order: up to interpolation, rewards and values to go are linear in them. Regret
+    is relative to the best policy that knows the demand. Values are exact for values to go that are
+    linear between 201 stocks; integrals over the demand are in closed form.
     """
 
     def __init__(self, *, horizon: int = 10, knots: int = 34) -> None:
@@ -71,7 +71,7 @@ class Inventory(FeatureProblem):
         return PlayedEpisodes(x, actions, rewards, np.full(n, self.best - self.value(policy)))
 
     def value(self, policy: LinearPolicy) -> float:
-        """The value of a policy from an empty shop, in the mean over its members."""
+        """The value of a policy from an empty shop, averaged over its members."""
         known, identity = self._known, policy.identity
         if known[0] != identity:
             contexts = self.features(self.stocks)
@@ -101,7 +101,7 @@ def _expectations(stocks: np.ndarray) -> np.ndarray:  # [points, points]
     """The weights of V(stocks) in E V(max(0, y - D)) for y in stocks and D exponential.
 
     V is linear between two stocks a < b. With the density f of s = y - D, the weight of a is the
-    integral of (b - s) f / (b - a), that of b the rest of the integral of f.
+    integral of (b - s) f / (b - a), and b gets the rest of the integral of f.
     """
     points, step = len(stocks), stocks[1] - stocks[0]
     weights = np.zeros((points, points))

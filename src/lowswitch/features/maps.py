@@ -30,8 +30,8 @@ __all__ = ["Features", "fourier", "one_hot", "own", "polynomial", "standardised"
 class Features:
     """A function from an observation to `size` features, or from observations [n, D] to [n, size].
 
-    name: what they are, in words. recipe: what `features_from_dict` makes them of again, as JSON
-    can hold it.
+    name: a description in words. recipe: the facts from which `features_from_dict` makes them
+    again, as JSON can hold them.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Features:
                     f" {np.shape(observations)}"
                 )
             if not np.isfinite(rows).all():
-                raise ValueError("observations must be finite numbers; fill in what is missing")
+                raise ValueError("observations must be finite numbers; fill in missing values")
         made = numbers("features", self._function(rows))
         if made.shape != (len(rows), self.size):
             raise ValueError(
@@ -95,7 +95,7 @@ class Features:
 def features_from_dict(data: dict[str, Any]) -> Features:
     """The features that `to_dict` wrote.
 
-    Those of one's own are found by module and name, once the module is imported, if the source is
+    Your own features are found by module and name, once the module is imported, if the source is
     still the same. If they are not found, every use of them says which ones are missing.
     """
     options = {name: value for name, value in data.items() if name != "kind"}
@@ -194,7 +194,7 @@ def one_hot(states: int) -> Features:
 
 
 def own(function: Callable[[np.ndarray], Any], *, size: int, inputs: int) -> Features:
-    """A function of one's own from observations [n, inputs] to features [n, size].
+    """Your own function from observations [n, inputs] to features [n, size].
 
     A file stores it by module, name and a hash of its source.
     """
@@ -266,7 +266,7 @@ class _Named:
 
 
 def _found(module: str, name: str, size: int, inputs: int, source: str) -> Features:
-    """Features of one's own that a file names."""
+    """The user's features that a file names."""
     recipe = {"kind": "own", "module": module, "name": name, "size": size, "inputs": inputs}
     recipe |= {"source": source}
     return Features(_Named(module, name, source), size, "features of one's own", inputs, recipe)
@@ -312,7 +312,7 @@ def _moments(examples: Any) -> tuple[np.ndarray, np.ndarray]:
     if given.ndim != 2 or len(given) < 2:
         raise ValueError(f"examples must be observations [n, D], at least two, not {given.shape}")
     if not np.isfinite(given).all():
-        raise ValueError("examples must be finite numbers; fill in what is missing")
+        raise ValueError("examples must be finite numbers; fill in missing values")
     deviation = given.std(axis=0)
     constant = np.flatnonzero(~(deviation > 1e-12 * (1 + np.abs(given).max(axis=0))))
     if len(constant):

@@ -1,4 +1,4 @@
-"""What is played by policies on features, simulated, with what each episode loses."""
+"""Simulated problems for policies on features, with the loss of each episode."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ class PlayedEpisodes(NamedTuple):
 class FeatureProblem:
     """A simulated problem whose states are known by features.
 
-    One of your own derives from it, has a `name` and a `shape`, and defines `play`, which several
-    threads may call at once. The noise of an episode must be a function of the seed and its number
-    alone, so that every driver plays the same episode; `lowswitch.kernels.streams` has what is
-    needed for that.
+    Derive your own from it: give it a `name` and a `shape`, and define `play`, which several
+    threads may call at once. The noise of an episode must depend only on the seed and its number,
+    so that every driver plays the same episode; `lowswitch.kernels.streams` helps with that.
     """
 
     name: str = ""

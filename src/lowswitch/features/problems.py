@@ -105,7 +105,7 @@ def linear_bandit(
 def fixed_arms(
     *, arms: int = 50, features: int = 10, noise: float = 0.5, seed: int = 0
 ) -> LinearBandit:
-    """So many arms whose features are the same in every round, unit vectors like the weights."""
+    """`arms` arms whose features are the same in every round, unit vectors like the weights."""
     shape = Shape.of(1, features, arms, False)
     generator = np.random.default_rng(require_seed(seed))
     rows = generator.normal(size=(1 + shape.actions, shape.features))
@@ -160,7 +160,7 @@ def inventory(*, horizon: int = 10, knots: int = 34) -> Inventory:
 class LinearMDP(FeatureProblem):
     """A TabularMDP whose learner sees features [S, A, d], or [S, d] that all actions share.
 
-    Regret is exact: the optimal value less that of the deployed mixture, under the start law.
+    Regret is exact: the optimal value minus the value of the deployed mixture, under the start law.
     """
 
     def __init__(self, mdp: TabularMDP, features: Any, *, name: str = "linear MDP") -> None:
@@ -199,7 +199,7 @@ class LinearMDP(FeatureProblem):
         return PlayedEpisodes(x, actions, rewards, np.full(n, loss))
 
     def value(self, policy: LinearPolicy) -> float:
-        """The exact value of a policy under the start law, in the mean over its members."""
+        """The exact value of a policy under the start law, averaged over its members."""
         known, identity = self._known, policy.identity
         if known[0] != identity:
             steps = [policy.choices(self.table, h) for h in range(self.shape.horizon)]

@@ -1,7 +1,7 @@
-"""What a learner knows and has deployed: Q-learners, stages, planners and mixtures, a file each.
+"""The knowledge and deployed policy of a learner: Q-learners, stages, planners and mixtures.
 
-`knowledge_of` finds the class for an algorithm. All classes have the interface of `Knowledge`, and
-no other module asks which kind of learner it has.
+Each kind has its own file. `knowledge_of` finds the class for an algorithm. All classes have the
+interface of `Knowledge`, and no other module asks which kind of learner it has.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Knowledge", "ProblemSize", "knowledge_of"]
 
 
 def knowledge_of(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> Knowledge:
-    """An algorithm worked out for one problem size; `fresh` gives it tables."""
+    """The spec of an algorithm for one problem size; `fresh` gives it tables."""
     from lowswitch.learners import mixtures, own, planners, rows, stages
 
     say_when_compiling()

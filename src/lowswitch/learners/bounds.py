@@ -37,7 +37,7 @@ _SUM = 1e-9  # by which the sum of a start law may be off
 
 
 class Bounds(NamedTuple):
-    """What holds with probability 1 - `probability`, at all times and for all policies at once."""
+    """Values that hold with probability 1 - `probability`, at all times and for all policies."""
 
     value: tuple[float, float]  # of the deployed policy, of a mixture the mean of its members
     proposed: tuple[float, float] | None  # of what waits for a decision
@@ -63,7 +63,7 @@ class CellBounds:
     def best(self, allowed: np.ndarray, *, chosen: bool) -> np.ndarray:  # [S]
         """Upper values of an optimal policy among the allowed ones [H, S, A].
 
-        chosen: what is allowed was chosen from the data, so that V* is not one function.
+        chosen: the data chose which actions are allowed, so V* is not one fixed function.
         """
         from lowswitch.kernels.bounds import sweep_best
 

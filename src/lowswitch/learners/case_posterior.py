@@ -1,11 +1,11 @@
-"""What the cases of a run with features say of another policy: a regression that doubts itself.
+"""How the cases of a run with features judge another policy: a regression that doubts itself.
 
 The reward of an action is linear in standardised features, with an intercept. If all actions share
-the features, each has an intercept and slopes of its own, which differ from common ones by as much
-as the data say. How much that is, and the variance of the noise, are drawn with the weights, so
-that actions which are alike are recognised as alike. The law of the cases is drawn, too: each model
-weighs the cases anew (Rubin 1981, the Bayesian bootstrap). The learner's own prior has no part in
-it: a policy and its judge share the data and no more.
+the features, each has its own intercept and slopes. The data decide how far these differ from
+common ones: this distance and the variance of the noise are drawn with the weights, so equal
+actions are recognised as equal. The law of the cases is drawn, too: each model reweights the cases
+(Rubin 1981, the Bayesian bootstrap). The learner's own prior plays no part: a policy and its judge
+share only the data.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Fit(NamedTuple):
         return self.turned(self.half)
 
     def turned(self, z: np.ndarray) -> np.ndarray:  # [p], or [p, n]
-        """Standard normal numbers as deviations of the weights, in those of the noise."""
+        """Turn standard normal numbers into deviations of the weights, in units of the noise."""
         from scipy.linalg import solve_triangular
 
         turned = solve_triangular(self.factor, z, lower=True, trans="T", check_finite=False)
@@ -75,7 +75,7 @@ class CasePosterior:
         self._fits = self._fitted()
 
     def values(self, newest: int) -> np.ndarray:  # [n, A, MODELS]
-        """What each action is worth in the newest cases, at most so many, in each model."""
+        """The value of each action in at most the `newest` last cases, in each model."""
         each = np.eye(self.shape.actions)
         recent = slice(-newest, None)
         n, weights = len(self.contexts[recent]), self.weights()
@@ -115,9 +115,9 @@ class CasePosterior:
     def _fit(
         self, gram: np.ndarray, moment: np.ndarray, total: float, n: int, level: float, slope: float
     ) -> _Fit:
-        """Weights of prior deviation _WIDE, `level` and `slope`, times that of the noise.
+        """Fit weights whose prior deviations are _WIDE, `level` and `slope`, in units of the noise.
 
-        The prior of the noise counts as one case that has half of the variance of all rewards.
+        The prior of the noise counts as one case with half of the variance of all rewards.
         """
         from scipy.linalg import solve_triangular
 
@@ -191,7 +191,7 @@ class CasePosterior:
 
 
 def _kinds(shape: Shape) -> np.ndarray:  # [p]
-    """What each weight is: common to all actions, a level, or a slope."""
+    """The kind of each weight: common to all actions, a level, or a slope."""
     slopes = [_SLOPES] * shape.features
     if not shape.shared:
         return np.array([_COMMON, *slopes])

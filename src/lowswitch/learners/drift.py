@@ -50,7 +50,7 @@ def checks(dates: tuple[int, ...], episodes: int) -> tuple[int, ...]:
 
 
 def next_check(after: tuple[int, ...], told: int, episodes: int) -> int:
-    """The first of these checks after so many episodes, or the end of the run."""
+    """The first of these checks after `told` episodes, or the end of the run."""
     place = bisect.bisect_right(after, told)
     return after[place] if place < len(after) else episodes
 
@@ -96,7 +96,7 @@ def _largest(counts: np.ndarray, powers: np.ndarray) -> tuple[int, float]:
 def restored_contexts(
     arrays: dict[str, np.ndarray], features: int
 ) -> tuple[SeenContexts, tuple[int, ...]]:
-    """What was saved of the contexts, and the dates if they were moved."""
+    """The saved sums of the contexts, and the dates if they were moved."""
     fresh = nothing_seen(features)
     for name in ("counts", "powers"):
         found, wanted = arrays[f"seen.{name}"], getattr(fresh, name)

@@ -1,8 +1,8 @@
-"""Which priors the data speak for, and how loudly: the models that judge a proposal draw from all.
+"""The priors that the data support, with their weights; the models that judge a proposal use all.
 
-A prior has three parts. How far the steps of an episode differ (`kin`). What the laws of a state's
-actions are like: each other (`alike`), or like nothing else, with a few successors each (`sizes`,
-`each`). And how much the rewards of a state's actions differ (`reward_mass`).
+A prior has three parts: how far the steps of an episode differ (`kin`); whether the laws of a
+state's actions resemble each other (`alike`) or are unrelated, with a few successors each (`sizes`,
+`each`); and how much the rewards of a state's actions differ (`reward_mass`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHOOSING = np.array([2**59], dtype=np.uint64)
 
 
 class Seen(NamedTuple):
-    """What a learner had counted, whatever it has learned since."""
+    """The counts of a learner at one moment, which later learning does not change."""
 
     belief: Belief  # that it plans with, but for hope
     apart: Laws  # by step
@@ -49,12 +49,12 @@ class Weighed(NamedTuple):
 
 
 def weighed(spec: PlanSpec, seen: Seen, rule: int) -> Weighed:
-    """The hypotheses that the data speak for, by a rule of the evidence.
+    """The hypotheses that the data support, by a rule of the evidence.
 
     From rule 4 on the unseen rewards of an action may all be off together: see `shared_doubts`.
-    From rule 5 on every pair of a hypothesis about laws and one about rewards is kept. Before, a
-    pair was left out for its small weight, and where there were many laws to choose from, each of
-    their pairs was light: all hypotheses about rewards but one went, however likely they were.
+    From rule 5 on every pair of a hypothesis about laws and one about rewards is kept. Earlier
+    rules dropped pairs with a small weight. If there were many laws, each pair was light, so all
+    hypotheses about rewards except one were dropped, however likely they were.
     """
     plain = seen.belief._replace(hopeful=False)
     if rule >= BY_DOUBT:
@@ -116,14 +116,14 @@ def shared_doubts(spec: PlanSpec, rewards: Rewards, rule: int) -> np.ndarray:  #
     Before an action was tried anywhere, nothing says whether it is better or worse than the others
     on the whole. Independent draws for each state would average that out, and many untried actions
     together would look well known. So each model shifts all unseen rewards of an action by one
-    number, uniform with the standard deviation `_DOUBT` times the spread of the mean rewards of
-    the cells that were tried. An action that was tried in m states has shown its effect m times,
-    which leaves 1 / sqrt(1 + m) of the deviation.
+    number, uniform with the standard deviation `_DOUBT` times the spread of the mean rewards of the
+    tried cells. An action that was tried in m states has shown its effect m times, which leaves 1 /
+    sqrt(1 + m) of the deviation.
 
-    What was seen is due to the actions that were tried, which may be unusual themselves, so from
-    rule 5 on the unseen rewards of all actions may be off together, too. The effects of actions
-    that were tried in m_a of M states average out to sqrt(sum of (m_a / M)^2) of the deviation: to
-    all of it if only one action was ever tried.
+    Observed rewards depend on the tried actions, which may be unusual themselves. So from rule 5 on
+    the unseen rewards of all actions may be off together, too. The effects of actions that were
+    tried in m_a of M states average out to sqrt(sum of (m_a / M)^2) of the deviation: to all of it
+    if only one action was ever tried.
     """
     n = rewards.n.reshape(-1, spec.S, spec.A)
     tried = n > 0
@@ -184,11 +184,11 @@ def _sized(spec: PlanSpec, belief: Belief) -> list[Sized]:
 
 
 def said_by_reward(belief: Belief, rule: int) -> float:
-    """As how many rewards of 0 and 1 each reward counts, to tell whether actions pay alike.
+    """The number of rewards of 0 and 1 for which each reward counts in the test of equal actions.
 
-    A reward whose variance is a share of that of rewards 0 and 1 says as much of the mean as one
-    over this share of those. Rules 3 and 4 counted it as less than one of them, so that actions
-    which clearly pay differently could be held for alike.
+    A reward with a share of the variance of such 0-1 rewards says as much about the mean as one
+    over this share of them. Rules 3 and 4 counted it as less than one, so actions that clearly pay
+    differently could be taken for equal.
     """
     return belief.share if rule < BY_ALL else min(_MOST_SAID, 1.0 / belief.share)
 
@@ -221,7 +221,7 @@ def _heaviest(weighted: list[Any]) -> list[Any]:
 
 
 def _kept(weighted: Any) -> list[Any]:
-    """What has weight enough, with weights that sum to one."""
+    """The hypotheses with enough weight, with weights that sum to one."""
     kept = [(one, float(share)) for one, share in weighted]
     least = min(_LEAST, max(share for _, share in kept))
     kept = [(one, share) for one, share in kept if share >= least]

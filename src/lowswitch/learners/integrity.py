@@ -1,9 +1,9 @@
-"""What must be true of saved tables before compiled code, which checks nothing, may read them.
+"""Checks of saved tables before compiled code, which checks nothing, may read them.
 
-Each function raises a ValueError that names what is wrong. `told` is the number of episodes that
-were told, or None where more may be true of a learner than its schedule and its episodes say: it
-was told single steps or history, or decisions have changed its policy and its mask. Then only that
-is checked which compiled code rests on.
+Each function raises a ValueError that names the problem. `told` is the number of episodes that were
+told. It is None if the tables may hold more than schedule and episodes imply: the learner was told
+single steps or history, or decisions have changed its policy and its mask. Then only the facts on
+which compiled code relies are checked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lowswitch.kernels.arrays import NEVER, is_spent
 
 
 def require(holds: Any, what: str) -> None:
-    """Everything holds, or the error says what does not."""
+    """Raise a ValueError with this message unless everything holds."""
     if not np.all(holds):
         raise ValueError(what)
 
@@ -38,11 +38,11 @@ def require_actions(
 
 
 def require_visits(visits: np.ndarray, allowed: np.ndarray, told: int | None) -> None:
-    """Visits [..., H, S, A] of so many episodes: each visits every step once."""
+    """Visits [..., H, S, A] of `told` episodes: each visits every step once."""
     require(visits >= 0, "visits are negative")
     if told is None:
         return
-    require(visits.sum(axis=(-2, -1)) == told, f"visits are not those of {told} episodes")
+    require(visits.sum(axis=(-2, -1)) == told, f"visits do not match {told} episodes")
     require(visits[..., ~allowed] == 0, "forbidden actions have visits")
 
 
@@ -51,7 +51,7 @@ def require_estimates(
 ) -> None:
     """Estimates [..., H, S, A] and values [..., H + 1, S]."""
     if told is None:
-        require(q < np.inf, "estimates must be numbers")  # which NaN is not
+        require(q < np.inf, "estimates must be numbers")  # NaN is refused
     elif allowed.all():
         require_finite("estimates", q)
     else:
@@ -63,7 +63,7 @@ def require_estimates(
 
 
 def require_due(spec: Any, cells: np.ndarray, frozen: bool) -> None:
-    """The next trigger of every cell is that of its schedule; there is none once it is frozen."""
+    """The next trigger of every cell follows from its schedule; a frozen cell has none."""
     visits, due = cells["visits"], cells["due"]
     if frozen:
         require(due == NEVER, "there are triggers after the end of a budget")
@@ -72,9 +72,9 @@ def require_due(spec: Any, cells: np.ndarray, frozen: bool) -> None:
         most = np.maximum(visits + least, grown)
         reached = grown <= NEVER  # what lies beyond is never reached, and kept as any number
         fits = (due > visits) & (due >= least) & (due <= most)
-        require(fits[reached], "triggers are not those of the schedule")
+        require(fits[reached], "triggers do not match the schedule")
     else:
-        require(due == next_triggers(spec, visits), "triggers are not those of the schedule")
+        require(due == next_triggers(spec, visits), "triggers do not match the schedule")
 
 
 def next_triggers(spec: Any, visits: np.ndarray) -> np.ndarray:
@@ -90,7 +90,7 @@ def next_triggers(spec: Any, visits: np.ndarray) -> np.ndarray:
 
 
 def require_clock(spec: Any, clock: np.ndarray, told: int | None, members: int) -> None:
-    """Counts that so many episodes can have, within the budget, at the right place of the grid."""
+    """Counts that `told` episodes can have, within the budget, at the right place of the grid."""
     now, timing = clock[0], spec.timing
     most_told = NEVER if told is None else told
     limits = {
@@ -144,7 +144,7 @@ def require_stages(spec: Any, rows: np.ndarray, cells: np.ndarray) -> None:
     names = ("total", "reward", "reference", "reference_squares", "advantage", "advantage_squares")
     require_finite("sums", *(cells[name] for name in names), rows["reference"])
     counted = cells["visits"].sum(axis=-1) if spec.reference > 0 else 0
-    require(rows["visits"][..., :-1, :] == counted, "visits of rows are not those of their cells")
+    require(rows["visits"][..., :-1, :] == counted, "visits of rows do not match their cells")
 
 
 def require_moments(moments: np.ndarray) -> None:
@@ -160,8 +160,8 @@ def require_blocks(
     n, followed, size, room = (records[name] for name in ("n", "followed", "size", "room"))
     require((n >= 0) & (n <= most) & (followed >= 0) & (followed <= n), "counts are not of visits")
     total, squares = records["total"], records["squares"]
-    require((total >= 0) & (total <= n), "sums of rewards are not those of their visits")
-    require((squares >= 0) & (squares <= n), "sums of squares are not those of their visits")
+    require((total >= 0) & (total <= n), "sums of rewards do not match their visits")
+    require((squares >= 0) & (squares <= n), "sums of squares do not match their visits")
     fits = (size >= 0) & (size <= room) & (size <= states) & (records["start"] >= 0)
     ends = records["start"] + room
     require(fits & (room <= used) & (ends <= used), "its successors lie outside their pool")
@@ -174,6 +174,6 @@ def require_blocks(
     require((listed["state"] >= 0) & (listed["state"] < states), "successors are no states")
     require(listed["count"] > 0, "successors were never seen")
     sums = np.bincount(owner, listed["count"], minlength=len(records))
-    require(sums == followed, "successors are not those of their visits")
+    require(sums == followed, "successors do not match their visits")
     pairs = owner * states + listed["state"]
     require(len(np.unique(pairs)) == len(pairs), "successors are listed twice")

@@ -1,7 +1,7 @@
-"""What a proposal is worth by a learner's posterior: as a whole, and row by row.
+"""The value of a proposal by a learner's posterior: as a whole, and row by row.
 
-A *law* is what is deployed: policies, of which each episode plays one, and the probability of each.
-Where there is a trial, the first policy is the protocol and the others are tried in order to learn.
+A *law* can be deployed: policies, of which each episode plays one, and the probability of each. If
+there is a trial, the first policy is the protocol and the others are tried in order to learn.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Gain(NamedTuple):
 
     @classmethod
     def of_each(cls, draws: np.ndarray) -> list[Self]:
-        """Those of each column of draws [models, n]."""
+        """The mean and intervals of each column of draws [models, n]."""
         draws = np.ascontiguousarray(draws.T)
         settled = np.where(np.abs(draws) <= TIE, 0.0, draws)
         better = (settled > 0).mean(axis=1) + 0.5 * (settled == 0).mean(axis=1)
@@ -75,7 +75,7 @@ class Gain(NamedTuple):
 
 
 class Worth(NamedTuple):
-    """What a proposal is worth per episode, compared with what is deployed."""
+    """The gain of a proposal per episode, compared with the deployed law."""
 
     change: Gain  # over all episodes
     against_initial: Gain  # the proposed law, compared with the policy at the beginning
@@ -88,7 +88,7 @@ class Worth(NamedTuple):
 
 
 class RowWorth(NamedTuple):
-    """What one row of a proposal is worth per episode, outside of the trial if there is one."""
+    """The gain of one row of a proposal per episode, outside of the trial if there is one."""
 
     row: Row
     gain: Gain  # if this row alone changes
@@ -118,7 +118,7 @@ class Judgement:
         self._found = dict[bytes, np.ndarray]()  # the values of policies, by model
 
     def worth(self, rows: Collection[Row] | None = None) -> Worth:
-        """What the proposal is worth; `rows`: if only these rows change."""
+        """The gain of the proposal; `rows`: if only these rows change."""
         proposed = self.proposed if rows is None else self._with_rows(rows)
         sides = (self.now.policies, proposed.policies, self.initial)
         values = self._values(np.concatenate(sides))
@@ -163,10 +163,10 @@ class Judgement:
         return [(h, x) for h, x in np.argwhere((now != new).any(axis=0)).tolist()]
 
     def row_worths(self, *, tried: int, worse: float) -> list[RowWorth]:
-        """What each of the `rows` is worth, in their order.
+        """The gain of each of the `rows`, in their order.
 
-        tried: how many rows are to be told apart, which takes the more models. worse: a row with at
-        most this probability is asked which rows it pays with.
+        tried: the number of rows to distinguish; more rows take more models. worse: for rows with
+        at most this probability, find the later rows with which they pay.
         """
         rows = self.rows()
         if not rows:
@@ -187,7 +187,7 @@ class Judgement:
         return made
 
     def models(self, tried: int) -> int:
-        """How many models tell so many rows apart; few if a model has very many cells."""
+        """How many models distinguish `tried` rows; fewer if a model has very many cells."""
         return FEWER if self._is_large() else models_for(self._judged()[0], tried)
 
     def _together(self) -> int:

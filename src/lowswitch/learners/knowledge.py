@@ -1,4 +1,4 @@
-"""The interface of all kinds of learners, and what they have in common."""
+"""The interface of all kinds of learners, and their common parts."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class ProblemSize(NamedTuple):
 class Knowledge(ABC):
     """One run of one algorithm: its spec, its tables, and the kernels that read both.
 
-    The spec is the algorithm worked out for one problem size, and all runs share it. The tables are
-    what one run knows and has deployed: they are all that must be saved.
+    The spec is the algorithm for one problem size, and all runs share it. The tables hold the
+    knowledge and the deployed policy of one run; nothing else must be saved.
     """
 
     spec: Any  # a NamedTuple of numbers and arrays, with H, S, A and timing
@@ -61,15 +61,15 @@ class Knowledge(ABC):
 
     @abstractmethod
     def policy(self) -> TablePolicy:
-        """A copy of what is deployed."""
+        """A copy of the deployed policy."""
 
     @abstractmethod
     def q(self) -> np.ndarray:  # [H, S, A]
-        """The running estimates, of a mixture those of its first member; -inf if forbidden."""
+        """The running estimates, of the first member for a mixture; -inf if forbidden."""
 
     @abstractmethod
     def values(self) -> np.ndarray:  # [H + 1, S]
-        """The running values, of a mixture those of its first member."""
+        """The running values, of the first member for a mixture."""
 
     @abstractmethod
     def visits(self) -> np.ndarray:  # [H, S, A]
@@ -97,16 +97,16 @@ class Knowledge(ABC):
 
     @abstractmethod
     def require_whole(self, told: int | None) -> None:
-        """Raise a ValueError if the tables are not such as so many episodes can have left.
+        """Raise a ValueError if `told` episodes cannot have left such tables.
 
-        Compiled code trusts them: an action out of range would end in a crash.
+        Compiled code trusts them: an action out of range would crash it.
         """
 
     def make_room(self) -> None:  # noqa: B027
         """Let tables grow that the next episode might fill; most kinds have none."""
 
     def plan(self, episodes: int) -> None:
-        """Work out in Python what is wanted after so many episodes, where no kernel does."""
+        """Compute in Python the wanted policy after `episodes` episodes, if no kernel does."""
         raise NotImplementedError(f"{type(self).__name__} plans in compiled code")
 
     @property
@@ -126,7 +126,7 @@ class Knowledge(ABC):
         raise NotImplementedError(f"{type(self).__name__} begins with the lowest allowed actions")
 
     def begin_without(self) -> None:  # noqa: B027
-        """Begin with the lowest allowed actions, or say that a policy is needed."""
+        """Begin with the lowest allowed actions, or raise an error that a policy is needed."""
 
     keeps_initial = False  # whether it knows the policy that was deployed at the beginning
 
@@ -148,7 +148,7 @@ class Knowledge(ABC):
         )
 
     def posterior(self) -> ModelPosterior | None:
-        """What it believes now; None if it does not plan from counts."""
+        """The present posterior; None if it does not plan from counts."""
         return None
 
     def exploiting(self) -> np.ndarray:  # [H, S]
@@ -164,14 +164,14 @@ class Knowledge(ABC):
         )
 
     def require_bounds(self) -> None:
-        """Say that values cannot be bounded from what it keeps, if so."""
+        """Raise a ValueError if values cannot be bounded from its tables."""
         raise ValueError(
             "bounds need the counts of all transitions, and a Q-learner keeps none; use a learner"
             " that plans from counts, such as few, orlc and ucbvi"
         )
 
     def cell_bounds(self, probability: float, starts: np.ndarray | None = None) -> CellBounds:
-        """What the counts say of every cell with probability 1 - `probability` at all times."""
+        """Bounds of every cell that hold with probability 1 - `probability` at all times."""
         raise NotImplementedError(f"{type(self).__name__} keeps no counts")
 
     def optimality_gap(self, probability: float) -> float:
@@ -188,7 +188,7 @@ class Knowledge(ABC):
 
     @abstractmethod
     def forbid(self, step: int, state: int, action: int) -> None:
-        """Take an action, which is not deployed, off the mask; want the deployed ones."""
+        """Forbid an action that is not deployed; the members then want the deployed ones."""
 
     @abstractmethod
     def permit(self, step: int, state: int, action: int) -> None:
@@ -196,7 +196,10 @@ class Knowledge(ABC):
 
     @abstractmethod
     def hold(self, step: int, state: int) -> None:
-        """Let the value of a row be that of what it plays, and let it not be due."""
+        """Keep the action of a row.
+
+        Its value becomes the value of that action, and it causes no change until `release`.
+        """
 
     @abstractmethod
     def release(self, step: int, state: int) -> None:
@@ -204,7 +207,7 @@ class Knowledge(ABC):
 
     @abstractmethod
     def next_trigger(self, step: int, state: int) -> int | None:
-        """After how many more visits what a row plays has a trigger, if it has one."""
+        """The number of visits until the deployed action of a row has a trigger, if it has one."""
 
     @abstractmethod
     def recheck(
@@ -228,9 +231,9 @@ class Knowledge(ABC):
         return changes[:used]
 
     def put(self, changes: np.ndarray) -> np.ndarray:  # [n, 3 + members]
-        """Count what is put to the board; return the rows for which the budget has switches left.
+        """Count the proposed row changes; return those for which the budget has switches left.
 
-        The first ones, in the order of step and state.
+        These are the first ones, in the order of step and state.
         """
         return changes[: self._pass_rows(changes, self.tables, gate=REVIEW)]
 
@@ -278,7 +281,7 @@ class Knowledge(ABC):
     def deploy(self, rows: Iterable[ProposedRow], told: int) -> tuple[History, int]:
         """Deploy rows of a proposal through an open gate; return them and how many are switches.
 
-        The clock goes on counting what was put to the board, whatever came of it.
+        The clock still counts the proposal, whatever the board decided.
         """
         changes = [(told - 1, row.step, row.state, *row.proposed) for row in rows]
         made, clock = History(np.array(changes, dtype=np.int64)), fresh_clock()
@@ -290,7 +293,7 @@ class Knowledge(ABC):
         return made, int(clock[0]["switches"])
 
     def forbid_new(self, rows: Iterable[ProposedRow], actions: Iterable[int] | None) -> None:
-        """Forbid what rows of a proposal would newly play, or the actions of it that are named."""
+        """Forbid the newly proposed actions of rows, or those among them that are named."""
         named = None if actions is None else checked_actions(actions, self.spec.A)
         forbidden = [
             (row, [action for action in row.new_actions if named is None or action in named])
@@ -315,9 +318,9 @@ class Knowledge(ABC):
     def rows_without(
         self, rows: Iterable[Key], actions: Iterable[int], instead: int | None
     ) -> dict[Key, ProposedRow]:
-        """The rows that change so that these actions are deployed in none of the rows.
+        """The row changes that remove these actions from the deployed policy in the rows.
 
-        Where the first member plays one of them, it plays `instead`; other members follow it.
+        If the first member plays one of them, it plays `instead`; other members follow it.
         """
         named, keys = sorted(checked_actions(actions, self.spec.A)), list(rows)
         policies = self.policy().actions
@@ -344,21 +347,21 @@ class Knowledge(ABC):
         self.spec = with_numbers(self.spec, numbers)
 
     def set_gate(self, gate: int) -> None:
-        """Let the kernels deploy, propose, or only say what waits."""
+        """Let the kernels deploy, propose, or only report rows that wait."""
         if self.spec.timing.gate != gate:
             self.spec = self.spec._replace(timing=self.spec.timing._replace(gate=gate))
 
     def set_review(self, free: bool) -> None:
-        """Let the kernels put rows that are due to the board, or only say that they wait."""
+        """Let the kernels propose rows that are due, or only report that they wait."""
         self.set_gate(REVIEW if free else WAITING)
 
     @property
     def has_put(self) -> bool:
-        """Whether the kernels count the rows that they log as put to the board."""
+        """Whether the kernels count logged rows as proposed."""
         return bool(self.spec.timing.gate == REVIEW)
 
     def open_gate(self) -> None:
-        """Let the kernels deploy what is due."""
+        """Let the kernels deploy rows that are due."""
         self.set_gate(OPEN)
 
     def undo_review(self) -> Callable[[], None]:
@@ -371,32 +374,32 @@ class Knowledge(ABC):
         return put_back
 
     def copied_spec(self) -> Any:
-        """The spec, with a copy of what a gate may change in it."""
+        """The spec, with a copy of the parts that a gate may change."""
         return self.spec
 
     def restore_mask(self, held: Iterable[tuple[int, int]]) -> None:  # noqa: B027
-        """Work out what else depends on the mask and on the rows held, once tables are restored."""
+        """Recompute everything that depends on the mask and the held rows, after a restore."""
 
     def on_grid(self, episodes: int) -> bool:
-        """Whether all rows may change after so many episodes."""
+        """Whether all rows may change after `episodes` episodes."""
         timing = self.spec.timing
         return bool(timing.grid[self.tables.clock[0]["batch"]] == episodes)
 
     @property
     def dates(self) -> np.ndarray:
-        """The numbers of episodes after which all rows may change, those that are still to come."""
+        """The future dates: numbers of episodes after which all rows may change."""
         timing, batch = self.spec.timing, self.tables.clock[0]["batch"]
         to_come: np.ndarray = timing.grid[batch:-1]
         return to_come
 
     def dates_between(self, since: int, until: int) -> np.ndarray:
-        """The dates after `since` episodes, up to `until`; the end of the grid is none."""
+        """The dates after `since` episodes, up to `until`; the end of the grid is not a date."""
         grid: np.ndarray = self.spec.timing.grid
         return grid[(grid > since) & (grid <= until)]
 
     @property
     def exploits_next(self) -> bool:
-        """Whether the next deployment is the last one, and plays what is known to be best."""
+        """Whether the next deployment is the last one, and exploits."""
         from lowswitch.kernels.schedule import is_last
 
         return bool(self.spec.timing.exploit_last and is_last(self.spec, self.tables))
@@ -454,8 +457,8 @@ class Knowledge(ABC):
     ) -> int:
         """Play, learn and charge episodes first .. last - 1; return the next one.
 
-        That is before `last` where a log is full, or where Python planned, so that an interrupt is
-        heard between two plans.
+        It stops before `last` if a log is full, or after Python planned, so that an interrupt takes
+        effect between two plans.
         """
         from lowswitch.kernels.play import simulate
 
@@ -487,8 +490,8 @@ class Knowledge(ABC):
 
         Behind a gate it ends after the first episode in which rows became due.
 
-        The step is that of the first action that the deployed policy would not have played, if
-        `off_policy` does not allow such actions; then its episode is not learned.
+        If `off_policy` is False, it also ends before an episode with an action that the deployed
+        policy would not have played, and returns the step of this action.
         """
         from lowswitch.kernels.play import learn_batch
 
@@ -503,7 +506,7 @@ class Knowledge(ABC):
                 return used, done, step
 
     def attend(self, status: int, episodes: int) -> bool:
-        """Do what a kernel stopped for after so many episodes; return whether it is to go on."""
+        """Do what a kernel stopped for; return whether it has to continue."""
         from lowswitch.kernels.play import AWAITS_PLAN, LACKS_ROOM
 
         if status == LACKS_ROOM:
@@ -530,10 +533,10 @@ class Knowledge(ABC):
         return put_back
 
     def restored(self, seed: int, arrays: dict[str, np.ndarray], told: int | None) -> Self:
-        """The same spec with the tables that were saved after so many episodes.
+        """The same spec with the tables that were saved after `told` episodes.
 
-        A ValueError says where they do not fit. `told` is None where more than whole episodes was
-        told, or decisions were made: see `learners.integrity`.
+        A ValueError says where they do not fit. `told` is None if the learner was told more than
+        whole episodes, or if decisions were made: see `learners.integrity`.
         """
         for name, (size, kind) in self.layout().items():
             array = arrays[name]
@@ -541,7 +544,7 @@ class Knowledge(ABC):
             if array.dtype != kind or not (array.shape == (size,) or grows):
                 raise ValueError(f"{name} is {array.dtype} of {array.shape}")
         if "keys" in arrays and learner_keys(seed).tobytes() != arrays["keys"].tobytes():
-            raise ValueError(f"its noise is not that of seed {seed}")
+            raise ValueError(f"its noise does not match seed {seed}")
         other = self._with({name: arrays[name] for name in self.layout()})
         other.require_whole(told)
         return other

@@ -18,7 +18,7 @@ from lowswitch.policy.tables import TablePolicy
 
 
 class MixtureKnowledge(RowKnowledge):
-    """The learners of `learn_together`; estimates, values and visits are those of the first."""
+    """The learners of `learn_together`; the first one gives estimates, values and visits."""
 
     tables: MixtureTables
     undo = Knowledge.undo
@@ -72,7 +72,7 @@ class MixtureKnowledge(RowKnowledge):
         return [(m * (H + 1) + step) * S + state for m in range(self.members)]
 
     def _deployed(self, step: int, state: int) -> np.ndarray:
-        """What is deployed, and not what the members would play."""
+        """The deployed policies, not the ones that the members would play."""
         return self.policy().actions[:, step, state]
 
     def want(self, step: int, state: int, actions: Sequence[int]) -> None:
@@ -97,7 +97,7 @@ class MixtureKnowledge(RowKnowledge):
     def whole_spec(self) -> Any:
         return self.spec._replace(whole=True)
 
-    # ---- what is known ---------------------------------------------------------------------------
+    # ---- knowledge -------------------------------------------------------------------------------
 
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)
@@ -165,7 +165,7 @@ def fresh_mixture_tables(spec: MixtureSpec, one: RowKnowledge, seed: int) -> Mix
 
 
 def deployed_mixture(knowledge: Knowledge) -> TablePolicy:
-    """What is deployed, of a learner that keeps its policies apart from its estimates."""
+    """The deployed policies of a learner that stores them apart from its estimates."""
     spec, tables = knowledge.spec, knowledge.tables
     actions = tables.policy.reshape(spec.members, spec.H, spec.S).copy()
     return TablePolicy(actions, tables.keys[0]["members"], has_protocol=knowledge.has_protocol)

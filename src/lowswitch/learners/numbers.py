@@ -21,7 +21,7 @@ def spec_numbers(spec: Any) -> dict[str, Any]:
 def with_numbers(spec: Any, numbers: dict[str, Any]) -> Any:
     """The same spec with the numbers that `spec_numbers` wrote.
 
-    What an earlier version did not know yet is as this one works it out.
+    Numbers that an earlier version did not write are computed as now.
     """
     given = {
         name: _unpacked(getattr(spec, name), numbers[name])

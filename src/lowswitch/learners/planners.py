@@ -72,7 +72,7 @@ class PlannerKnowledge(Knowledge):
         return cls(algorithm.estimator, spec, allowed)
 
     def set_numbers(self, numbers: dict[str, Any]) -> None:
-        """Take over the numbers of a spec; what an older run does not say is as it was then."""
+        """Take over the numbers of a spec; numbers that an older run lacks get their old values."""
         super().set_numbers({"waits_for_law": False, "rule": 1} | numbers)
 
     def fresh(self, seed: int) -> Self:
@@ -184,7 +184,7 @@ class PlannerKnowledge(Knowledge):
         need = used + self.spec.spare
         if need > len(pool):
             larger = max(need, len(pool) * 3 // 2)
-            what = f"the {used:,} successors counted so far and those of the next episodes"
+            what = f"the {used:,} successors counted so far, and room for the next episodes"
             require_memory(larger * SUCCESSOR.itemsize, what, SMALLER)
             grown = np.zeros(larger, dtype=SUCCESSOR)
             grown[:used] = pool[:used]
@@ -230,9 +230,9 @@ class PlannerKnowledge(Knowledge):
         return max(gain, float(values[0].mean() - values[1].mean())), ratio, values
 
     def _settle_law(self, estimator: LearnedPosterior, episodes: int) -> None:
-        """Let members want a protocol, where there is one, and what limits rows and shares allow.
+        """Let members want a protocol, if there is one, within the limits on rows and shares.
 
-        What was drawn for the last members is the trial.
+        The draws for the last members are the trial.
         """
         wanted = self.tables.wanted.reshape(self.members, -1)
         deployed = self.tables.policy.reshape(self.members, -1)
@@ -248,7 +248,7 @@ class PlannerKnowledge(Knowledge):
         wanted[trial] = drawn[trial]
 
     def _moment(self, episodes: int) -> Moment:
-        """The deployment after so many episodes; those asked for count as evenly spaced."""
+        """The deployment after `episodes` episodes; requested ones count as evenly spaced."""
         timing, number = self.spec.timing, int(self.tables.clock[0]["deployments"]) + 1
         evenly = timing.asked or len(timing.grid) == 1
         return moment_of(
@@ -282,7 +282,7 @@ class PlannerKnowledge(Knowledge):
         return min(exploring, most)
 
     def _plan_on_draws(self) -> None:
-        """Let every member want the best policy of a model of its own, large ones side by side."""
+        """Let every member want the best policy of its own model; large models run in parallel."""
         from lowswitch.kernels.evidence import believe
         from lowswitch.kernels.model_draws import curious, plan_on_draw
 
@@ -294,10 +294,10 @@ class PlannerKnowledge(Knowledge):
             list(threads.map(lambda m: plan_on_draw(self.spec, self.tables, belief, m), members))
 
     def _keep_all_but(self, most: int | None, wanted: np.ndarray, kept: np.ndarray) -> None:
-        """Let policies [n, H * S] differ from others that are kept in at most so many rows.
+        """Let policies [n, H * S] differ from the kept ones in at most `most` rows.
 
-        Rows are ranked by the number of policies that differ there, times their visits; of equals
-        the first ones may differ.
+        Rows are ranked by the number of policies that differ there, times their visits. Among
+        equals the first rows may differ.
         """
         if most is None:
             return
@@ -309,12 +309,12 @@ class PlannerKnowledge(Knowledge):
 
     @property
     def _planned_from(self) -> np.ndarray:  # [H, S, A]
-        """The mask less what rows that are held may not change to."""
+        """The mask without the actions to which held rows may not change."""
         mask: np.ndarray = self.spec.allowed.reshape(self.allowed.shape)
         return mask
 
     def _counts(self, episodes: int) -> Counts:
-        """What was seen, for a planner of the user's own."""
+        """The counts so far, for a planner of the user's own."""
         from lowswitch.kernels.counts import spread_successors
         from lowswitch.kernels.schedule import is_last
 
@@ -379,7 +379,7 @@ class PlannerKnowledge(Knowledge):
             integrity.require_actions(name, policies, self.allowed, told)
         integrity.require_actions("initial", tables.initial.reshape(1, H, S), self.allowed, told)
         visits = tables.visits.reshape(H, S, A)
-        integrity.require(tables.earlier >= 0, "its earlier episodes are fewer than none")
+        integrity.require(tables.earlier >= 0, "its number of earlier episodes is negative")
         episodes = None if told is None else told + int(tables.earlier[0])
         integrity.require_visits(visits, self.allowed, episodes)
         if not isinstance(self.estimator, FromCounts):
@@ -387,16 +387,18 @@ class PlannerKnowledge(Knowledge):
             integrity.require_estimates(q, values, self.spec.caps, self.allowed, told)
         counted = visits.reshape(-1) if self.spec.stride else visits.sum(axis=0).reshape(-1)
         integrity.require(
-            tables.cells["visits"] == counted, "visits of cells are not those counted"
+            tables.cells["visits"] == counted, "visits of cells do not match the counts"
         )
         if told is not None:
             frozen = integrity.is_frozen(self.spec, tables.clock)
             integrity.require_due(self.spec, tables.cells, frozen)
         most = self.spec.most_visits * (2 if self.spec.waits_for_law else 1)
         self._require_records(np.minimum(counted, most))
-        integrity.require(np.sort(tables.order) == np.arange(S), "its order of states is none")
+        integrity.require(
+            np.sort(tables.order) == np.arange(S), "its order of states is not a permutation"
+        )
         scratch = (tables.scratch == 0).all() and (tables.tally == 0).all()
-        integrity.require(scratch, "what is zero between two calls is not")
+        integrity.require(scratch, "its scratch memory is not zero")
 
     def _require_records(self, most: np.ndarray) -> None:
         tables = self.tables
@@ -476,7 +478,7 @@ class PlannerKnowledge(Knowledge):
     def row_visits(self, step: int, state: int) -> int:
         return int(self.tables.visits.reshape(self.allowed.shape)[step, state].sum())
 
-    # ---- what is known ---------------------------------------------------------------------------
+    # ---- knowledge -------------------------------------------------------------------------------
 
     def policy(self) -> TablePolicy:
         return deployed_mixture(self)
@@ -504,7 +506,7 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 
 def checked_policies(policies: Any, members: int, allowed: np.ndarray) -> np.ndarray:
-    """What a planner of the user's own gave, [members, H, S], or an error."""
+    """The answer of a planner of the user's own, [members, H, S], or an error."""
     H, S, _ = allowed.shape
     actions = np.asarray(policies)
     if members == 1 and actions.shape == (H, S):

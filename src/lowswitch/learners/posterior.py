@@ -1,4 +1,4 @@
-"""What a learner believed at one moment, and what that says of policies and of single rows."""
+"""The posterior of a learner at one moment, and how it judges policies and single rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, eq=False)
 class ModelPosterior:
-    """The models that a learner held for possible, whatever it has learned since."""
+    """The plausible models of a learner at one moment, which later learning does not change."""
 
     spec: PlanSpec
     seen: Seen
@@ -38,7 +38,7 @@ class ModelPosterior:
 
     @property
     def belief(self) -> Belief:
-        """What the learner plans with."""
+        """The belief with which the learner plans."""
         return self.seen.belief
 
     @functools.cached_property
@@ -51,14 +51,14 @@ class ModelPosterior:
     def row_gains(
         self, policies: np.ndarray, rows: Sequence[ProposedRow], models: int
     ) -> np.ndarray:  # [models, R]
-        """What each row adds to the value of policies [L, H, S] if it alone changes, by model.
+        """The gain of policies [L, H, S] if one row alone changes, for each model and row.
 
-        The models are those of `Learner.confidence`. Rows are in the order of step and state.
+        `Learner.confidence` uses the same models. Rows are in the order of step and state.
         """
         return self._gains(self._row_changes(policies, rows), 0, models)
 
     def probabilities(self, policies: np.ndarray, rows: Sequence[ProposedRow]) -> np.ndarray:  # [R]
-        """How probable it is that each row alone makes policies [L, H, S] better; ties count half.
+        """The probability that each row alone makes policies [L, H, S] better; ties count half.
 
         Rows are in the order of step and state.
         """
@@ -96,10 +96,10 @@ class ModelPosterior:
     def judged(
         self, changes: Changes, groups: int, models: int
     ) -> tuple[np.ndarray, np.ndarray]:  # [models, groups, R] and [models, U]
-        """The gains of rows and the values of policies in so many models.
+        """The gains of rows and the values of policies in `models` models.
 
-        Each model has a hypothesis of its own about the prior, and shares of its own of the states
-        in which episodes begin.
+        Each model has its own hypothesis about the prior, and its own shares of the states in which
+        episodes begin.
         """
         from lowswitch.kernels.gains import law_gains
 
@@ -117,7 +117,7 @@ class ModelPosterior:
     def shared(
         self, changes: Changes, asked: np.ndarray, models: int
     ) -> np.ndarray:  # [models, asked, R]
-        """What rows of a proposal are worth within it, by the rows that it is due to."""
+        """The gains of the `asked` rows within a proposal, split by the rows that cause them."""
         from lowswitch.kernels.gains import shared_gains
 
         found = np.zeros((models, len(asked), len(changes.rows)))
@@ -162,7 +162,7 @@ class ModelPosterior:
 
 
 def models_for(policies: np.ndarray, rows: int) -> int:
-    """How many models are drawn to judge so many rows of policies [L, H, S].
+    """How many models are drawn to judge `rows` rows of policies [L, H, S].
 
     A row among m is IMPROVE alone if its probability is above 1 - 0.05 / m, which 20 m models show.
     """

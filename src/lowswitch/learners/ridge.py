@@ -1,9 +1,9 @@
-"""What a learner with features knows, and the policies that it makes of it.
+"""The knowledge of a learner with features, and the policies that it makes from it.
 
 The state is the Cholesky factor of V = ridge I + sum x x' and the sum of rewards times features,
 for each step and vector of weights, in the order of the episodes. With more than one step the
-episodes themselves are kept as well, because the targets of a regression are the values of the step
-after it. They are kept of one step, too, as long as log-odds are fitted.
+episodes themselves are stored, too, because the targets of a regression are the values of the next
+step. With one step they are stored as long as log-odds are fitted.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Wanted(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What is summed over the episodes, in their order."""
+    """The sums over the episodes, in their order."""
 
     factor: np.ndarray  # [H, B, d, d]  U, upper triangular, with V = U'U
     moment: np.ndarray  # [H, B, d]  sum of reward times features
@@ -85,10 +85,10 @@ class Sums(NamedTuple):
 
 
 class FeatureEpisodes(NamedTuple):
-    """Episodes themselves; of those that are all kept, the first `told` are known.
+    """Stored episodes; if all are stored, the first `told` are known.
 
-    If H is 1 all are kept only while log-odds are fitted, and of each context only the features of
-    the action that was played, so that R is 1.
+    If H is 1, all are stored only while log-odds are fitted, with only the features of the played
+    action for each context, so R is 1.
     """
 
     x: np.ndarray  # [room, H, R, d]
@@ -120,7 +120,7 @@ class RidgeKnowledge:
     """
 
     holds_rows = False
-    has_put = False  # what is due is worked out by the gate
+    has_put = False  # the gate computes the change that is due
     learns_forbidden = True
 
     deployed: LinearPolicy
@@ -190,7 +190,8 @@ class RidgeKnowledge:
     ) -> tuple[int, bool]:
         """Learn episodes until the determinant rule, if it is watched, asks for a policy.
 
-        Return how many are learned, and whether it does. So many were told before this batch.
+        Return how many were learned, and whether the rule asks. `told` episodes came before this
+        batch.
         """
         from lowswitch.kernels.ridge import learn
 
@@ -276,7 +277,7 @@ class RidgeKnowledge:
 
     @property
     def exploits_next(self) -> bool:
-        """Whether the next deployment is the last one, and plays what is known to be best."""
+        """Whether the next deployment is the last one, and exploits."""
         last = self.spec.budget is not None and self.deployments + 1 >= self.spec.budget
         return last and self.spec.greedy_last
 
@@ -285,10 +286,10 @@ class RidgeKnowledge:
         return self.deployed
 
     def set_review(self, free: bool) -> None:
-        """Nothing changes: the gate works out what is due."""
+        """Do nothing: the gate computes the change that is due."""
 
     def open_gate(self) -> None:
-        """Nothing changes: the gate works out what is due."""
+        """Do nothing: the gate computes the change that is due."""
 
     def on_grid(self, episodes: int) -> bool:
         """Whether a policy may be made after this number of episodes."""
@@ -311,12 +312,12 @@ class RidgeKnowledge:
         return self.wanted(told, free=free)
 
     def put(self, changes: list[Wanted]) -> list[Wanted]:
-        """Count what is deployed, or put to the board."""
+        """Count a deployment or a proposal."""
         self.deployments += len(changes)
         return changes
 
     def proposal(self, number: int, told: int, changes: Sequence[Wanted]) -> LinearProposal:
-        """What is wanted as a board sees it, compared with the deployed policy."""
+        """The wanted policy as a board sees it, compared with the deployed policy."""
         ((policy, last),) = changes
         base, contexts = self.deployed, self._recent_contexts(told)
         seen, changed = sum(map(len, contexts)), 0.0
@@ -355,7 +356,7 @@ class RidgeKnowledge:
     def limited(
         self, parts: Mapping[Key, LinearProposal], *, part: Part | None, share: float | None
     ) -> Mapping[Key, LinearProposal]:
-        """What is deployed if one part is approved, or a smaller trial."""
+        """The part that is deployed if one part is approved, or a smaller trial."""
         new = parts[WHOLE].policy if parts else self.deployed
         if not (self.deployed.has_protocol and new.has_protocol):
             raise ValueError(needs_protocol(part, share))
@@ -431,7 +432,7 @@ class RidgeKnowledge:
 
     def undo_all(self) -> Callable[[], None]:
         """Remember everything; the result puts it back."""
-        before = dict(vars(self))  # arrays but the sums are replaced, or grow beyond what is told
+        before = dict(vars(self))  # other arrays than the sums are replaced, or grow beyond `told`
         sums = Sums(*(array.copy() for array in self.sums))
 
         def put_back() -> None:
@@ -443,7 +444,7 @@ class RidgeKnowledge:
         return lambda: None
 
     def begin_with(self, policy: LinearPolicy | None) -> None:
-        """Deploy a policy before anything is learned, by default the one that is wanted then."""
+        """Deploy a policy before anything is learned, by default the wanted one."""
         if self.spec.trial is not None and self.spec.members > 1 and can_be_protocol(policy):
             self.initial = policy
         if policy is None:
@@ -480,7 +481,7 @@ class RidgeKnowledge:
             if not np.isfinite(found).all():
                 raise ValueError(f"{name} has entries that are no numbers")
         if not (np.diagonal(arrays["factor"], axis1=-2, axis2=-1) > 0).all():
-            raise ValueError("its factor is that of no positive matrix")
+            raise ValueError("its factor does not belong to a positive matrix")
         self.sums = Sums(**{name: arrays[name].copy() for name in Sums._fields})
         self.base = arrays["base"].copy()
         self.allowed = allowed_actions(self.shape, arrays.get("allowed"))
@@ -510,9 +511,9 @@ class RidgeKnowledge:
     # ---- policies --------------------------------------------------------------------------------
 
     def plan(self, told: int, *, greedy: bool) -> LinearPolicy:
-        """The policy for what is known after so many episodes; a greedy one explores nothing.
+        """The policy for the knowledge after `told` episodes; a greedy one does not explore.
 
-        Its noise depends on the seed and this number alone.
+        Its noise depends only on the seed and this number.
         """
         self.base = self.log_determinants()
         if self.spec.sampled is not None and not greedy:
@@ -563,8 +564,8 @@ class RidgeKnowledge:
     ) -> tuple[LinearPolicy, int]:
         """The protocol, and how many members may explore beside it for the floor.
 
-        worth, first: of the protocol and of the initial policy [models]. The initial policy, or
-        what a board left of it, takes the place of a protocol that is below the floor.
+        worth, first: the values of the protocol and of the initial policy [models]. If the protocol
+        is below the floor, the initial policy, or the rest of it that a board left, replaces it.
         """
         if self.spec.floor is None:
             return protocol, self.spec.members
@@ -602,7 +603,7 @@ class RidgeKnowledge:
         now: LinearPolicy,
         initial: LinearPolicy,
     ) -> tuple[Found, LinearPolicy, int]:
-        """What was found, the protocol, and how many members may explore beside it."""
+        """The findings so far, the protocol, and how many members may explore beside it."""
         made = (self, halves[1], halves[0])  # each half judges what the other one made
         counts = (told, *(len(half.recent.actions) for half in made[1:]))
         each = [one.pessimists(n) for one, n in zip(made, counts, strict=True)]
@@ -627,7 +628,7 @@ class RidgeKnowledge:
         ]
 
     def _drawn(self, told: int, how: Sampled, members: int) -> LinearPolicy:
-        """Weights drawn from the posterior, backwards: each member has values of its own to go."""
+        """Weights drawn from the posterior, backwards: each member has its own values to go."""
         H, scale = self.shape.horizon, how.scale(told, self.spec.episodes)
         if self.seen.found is not None:  # new contexts are worth exploring until the end
             scale = max(scale, how.c)
@@ -662,7 +663,7 @@ class RidgeKnowledge:
         return weights[..., :d].copy(), values.offsets[:, 0].copy(), constant.copy()
 
     def posterior(self, told: int) -> RidgePosterior:
-        """What is believed after `told` episodes, whatever is learned later."""
+        """The posterior after `told` episodes, which later learning does not change."""
         weights, offsets, intercepts = self.estimates(told)
         contexts, odds = self._recent_contexts(told), self.odds and told > 0
         return RidgePosterior(weights, offsets, contexts, intercepts, odds)
@@ -673,12 +674,12 @@ class RidgeKnowledge:
         return _Values(weights, offsets, roots, np.zeros(H))
 
     def _regress(self, h: int, values: _Values, told: int) -> _Fit:
-        """Fit the values of a step, given those of the steps after it; return how sure they are.
+        """Fit the values of a step, given the values of later steps; return how sure they are.
 
-        sigma^2 = (1 + y'y - b' V^-1 b) / (1 + n): what is left of the targets y and the penalty of
-        the weights together, and one observation of variance 1, which the prior counts as. Of more
-        than one step, or with an intercept, the targets are taken relative to their mean, so that
-        what was never tried is worth what is usual there, and not nothing.
+        sigma^2 = (1 + y'y - b' V^-1 b) / (1 + n): the unexplained part of the targets y and the
+        penalty of the weights together, and one observation of variance 1 for the prior. With more
+        than one step, or with an intercept, the targets are relative to their mean, so an action
+        that was never tried has the usual value there instead of zero.
         """
         from lowswitch.kernels.ridge import backward, forward
 
@@ -738,11 +739,12 @@ class RidgeKnowledge:
         return column
 
     def _targets(self, h: int, values: _Values, told: int) -> np.ndarray:  # [told, C]
-        """What was paid at a step and the value of the context after it.
+        """The reward at a step plus the value of the next context.
 
-        Values lie within what the steps left could pay, at the least and at the largest reward that
-        was seen; [-1, 1] is added while all rewards were the same, so that hope is passed on before
-        anything is paid. The proofs are for rewards in [0, 1].
+        Values are limited to what the remaining steps could pay, with the smallest and largest
+        rewards seen so far. While all rewards were the same, the limits widen by [-1, 1], so that
+        optimism reaches earlier steps before anything is paid. The proofs are for rewards in [0,
+        1].
         """
         kept, left = self.kept, self.shape.horizon - h - 1
         targets = np.repeat(kept.rewards[:told, h, None], values.weights.shape[-1], axis=1)
@@ -760,11 +762,11 @@ class RidgeKnowledge:
         return targets
 
     def _spread(self, h: int, told: int, factors: np.ndarray, L: int) -> np.ndarray:  # [D, B, L]
-        """U^-1 z for standard normal z, so that its covariance is V^-1.
+        """U^-1 z for standard normal z; its covariance is V^-1.
 
-        The second half of the members has the z of the first half with the other sign: a few draws
-        then lie on both sides of the estimate in every direction, so that fewer runs miss a good
-        action (on 50 fixed arms the mean regret fell from 152 to 87, the worst from 1,730 to 441).
+        The second half of the members has the z of the first half with the other sign. A few draws
+        then lie on both sides of the estimate in every direction, so fewer runs miss a good action
+        (on 50 fixed arms the mean regret fell from 152 to 87, the worst from 1,730 to 441).
         """
         from lowswitch.kernels.ridge import backward
 

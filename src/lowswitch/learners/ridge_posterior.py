@@ -1,4 +1,4 @@
-"""What a learner with features believed at one moment."""
+"""The posterior of a learner with features at one moment."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class RidgePosterior(NamedTuple):
     odds: bool = False  # whether all of this is log-odds of a reward of 1
 
     def means(self, step: int) -> np.ndarray:  # [n, A]
-        """What each action is expected to be worth in these contexts, from this step on.
+        """The expected value of each action in these contexts, from this step on.
 
-        theta.x, plus what all actions of a step have in common and the intercept of each.
+        theta.x, plus the common part of all actions of a step and the intercept of each.
         """
         products = self.contexts[step] * self.weights[step]  # [n, A, d]: R or B is A
         means: np.ndarray = products.sum(axis=-1) + self.intercepts[step] + self.offsets[step]

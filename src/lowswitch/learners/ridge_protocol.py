@@ -1,12 +1,12 @@
-"""The protocol of a run with features: one function that exploits what is known, and its worth.
+"""The protocol of a run with features: one function that exploits, and its value.
 
-A candidate plays in each context the action whose value is largest, less some standard deviations
-of what is known of it: an action that was hardly tried on such cases needs to look much better. The
-candidates differ in how many deviations these are. One of them takes the place of the present
-protocol if its gain over it, less some deviations of that gain, is larger than nothing.
+In each context a candidate plays the action with the largest value minus some standard deviations
+of its uncertainty. An action that was hardly tried on such cases must look much better. The
+candidates differ in this number of deviations. One of them replaces the present protocol if its
+gain, minus some deviations of that gain, is above zero.
 
-The same cases cannot both make a policy and judge it: every policy looks good in those that it was
-fitted to. So a candidate is made from each half of the cases and judged by the other half.
+The same cases cannot both make a policy and judge it, because every policy looks good on the cases
+to which it was fitted. So each half of the cases makes a candidate, and the other half judges it.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _TINY = 1e-12  # a smaller deviation is rounding
 
 
 class Believed(NamedTuple):
-    """Models of what each action is worth in the newest cases of one half."""
+    """Models of the value of each action in the newest cases of one half."""
 
     contexts: np.ndarray  # [n, R, d]
     values: np.ndarray  # [n, A, models]
 
     @classmethod
     def of(cls, posterior: CasePosterior) -> Believed:
-        """What a model of cases believes of the newest ones."""
+        """The belief of a model of cases about the newest ones."""
         return cls(posterior.contexts[-_COMPARED:], posterior.values(_COMPARED))
 
     def worth(self, policy: LinearPolicy) -> np.ndarray:  # [models]
-        """What a policy earns on average over the contexts, in each model."""
+        """The average reward of a policy over the contexts, in each model."""
         shares = policy.propensities(self.contexts)
         return np.asarray((shares[..., None] * self.values).sum(axis=1).mean(axis=0))
 
@@ -56,7 +56,7 @@ class Candidate(NamedTuple):
 
 
 def judged(judges: Sequence[Believed], one: Candidate) -> np.ndarray:  # [models]
-    """What a policy is worth, in the mean over both halves."""
+    """The value of a policy, averaged over both halves."""
     values = [judge.worth(half) for judge, half in zip(judges, one.halves, strict=True)]
     return np.asarray(np.mean(values, axis=0))
 

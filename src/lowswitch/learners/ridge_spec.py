@@ -1,4 +1,4 @@
-"""An algorithm for features, worked out for one problem: how it explores, when it may deploy."""
+"""The spec of an algorithm for features on one problem: how it explores, when it may deploy."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class Spec:
         return replace(self, dates=past + ahead)
 
     def on_date(self, told: int) -> bool:
-        """Whether a policy may be made after so many episodes, whatever was learned."""
+        """Whether a policy may be made after this number of episodes, whatever was learned."""
         if self.every:
             return True
         place = bisect.bisect_left(self.dates, told)
         return place < len(self.dates) and self.dates[place] == told
 
     def next_date(self, told: int) -> int:
-        """The next number of episodes after which a policy may be made, or that of all of them."""
+        """The next number of episodes after which a policy may be made, or the end of the run."""
         if self.every:
             return told + 1
         place = bisect.bisect_right(self.dates, told)
@@ -149,7 +149,7 @@ def linear_form(
     plain = schedule.schedule if isinstance(schedule, Budget) else schedule
     if not (is_few and isinstance(plain, Late | Calendar | Asked)):
         raise ValueError(
-            f"{algorithm} learns tables of states, and features are none; use ls.linear,"
+            f"{algorithm} learns tables of states and cannot use features; use ls.linear,"
             " ls.linucb or ls.few"
         )
     assert isinstance(schedule, Budget)

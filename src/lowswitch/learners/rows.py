@@ -50,12 +50,12 @@ class RowKnowledge(Knowledge):
         return put_back
 
     def undo_parts(self, rows: Any, cells: Any) -> dict[str, Any]:
-        """What of each table belongs to these rows and cells."""
+        """The part of each table that belongs to these rows and cells."""
         parts = {"rows": rows, "cells": cells, "clock": slice(None)}
         return parts | ({"moments": cells} if len(getattr(self.tables, "moments", ())) else {})
 
     def first_estimate(self, step: int) -> float:
-        """What is expected of an action that was never tried."""
+        """The expected value of an action that was never tried."""
         return float(self.spec_of_one.caps[step])
 
     def _touched(self, states: np.ndarray, actions: np.ndarray) -> tuple[Any, Any]:
@@ -74,12 +74,12 @@ class RowKnowledge(Knowledge):
         return [step * self.spec.S + state]
 
     def _own(self, step: int, state: int) -> np.ndarray:  # [members]
-        """What the row of each member has for its own action."""
+        """The action in the row of each member."""
         actions: np.ndarray = self.tables.rows["action"][self._places(step, state)]
         return actions
 
     def _deployed(self, step: int, state: int) -> np.ndarray:  # [members]
-        """What each member plays in a row."""
+        """The deployed action of each member in a row."""
         return self._own(step, state)
 
     def _estimates(self, step: int, state: int) -> np.ndarray:  # [members, A]
@@ -87,7 +87,7 @@ class RowKnowledge(Knowledge):
         return estimates[self._places(step, state)]
 
     def _appraise(self, step: int, state: int, *, held: bool = False) -> None:
-        """Work out the value of a row, and the best of the actions that it may change to."""
+        """Compute the value of a row, and the best of the actions to which it may change."""
         places, own = self._places(step, state), self._own(step, state)[:, None]
         estimates = self._estimates(step, state)
         mine = np.take_along_axis(estimates, own, axis=1)[:, 0]
@@ -97,7 +97,7 @@ class RowKnowledge(Knowledge):
         self.tables.rows["best_other"][places], self.tables.rows["value"][places] = others, best
 
     def want(self, step: int, state: int, actions: Sequence[int]) -> None:
-        self._appraise(step, state)  # a change says itself what is wanted
+        self._appraise(step, state)  # the change itself names the wanted actions
 
     def forbid(self, step: int, state: int, action: int) -> None:
         self.allowed[step, state, action] = False
@@ -107,7 +107,7 @@ class RowKnowledge(Knowledge):
 
     def permit(self, step: int, state: int, action: int) -> None:
         if self.allowed[step, state, action]:
-            return  # what is known of it stays
+            return  # its estimate stays
         self.allowed[step, state, action] = True
         cells = [here * self.spec.A + action for here in self._places(step, state)]
         self.tables.cells["q"][cells] = self.first_estimate(step)
@@ -153,7 +153,7 @@ class RowKnowledge(Knowledge):
         A, here = self.spec.A, step * self.spec.S + state
         return int(self.tables.cells["visits"][here * A : (here + 1) * A].sum())
 
-    # ---- what is known ---------------------------------------------------------------------------
+    # ---- knowledge -------------------------------------------------------------------------------
 
     def policy(self) -> TablePolicy:
         H, S = self.spec.H, self.spec.S

@@ -48,7 +48,7 @@ def drawn_model(spec: PlanSpec, belief: Belief, stream: np.uint64, number: int) 
 
 
 def _listed(drawn: Any, S: int, A: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows, successors and weights of a drawn step, what is spread over all states included."""
+    """The rows, successors and weights of a drawn step, with the mass spread over all states."""
     rows, before = np.repeat(np.arange(S * A), drawn.sizes), np.cumsum(drawn.sizes) - drawn.sizes
     places = np.arange(len(rows)) - before[rows] + drawn.starts[rows]
     spread = np.flatnonzero(drawn.rest > 0)

@@ -15,7 +15,7 @@ from lowswitch.learners.knowledge import ProblemSize
 
 
 def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing:
-    """What the schedule says about all rows at once; who `replans` changes all at any trigger."""
+    """When all rows may change together; if it `replans`, every trigger changes all rows."""
     plain: Schedule = schedule.schedule if isinstance(schedule, Budget) else schedule
     whole = plain if isinstance(plain, WholePolicy) else None
     budget = schedule if isinstance(schedule, Budget) else None
@@ -44,7 +44,7 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
 
 
 def _require_bound(schedule: Schedule, size: ProblemSize, dates: int) -> None:
-    """A schedule of one's own may not promise fewer deployments than it has dates."""
+    """Refuse a user's schedule that promises fewer deployments than it has dates."""
     promised = schedule.refresh_bound(**size._asdict())
     if promised < dates:
         raise ValueError(
@@ -55,7 +55,11 @@ def _require_bound(schedule: Schedule, size: ProblemSize, dates: int) -> None:
 
 
 def triggers_of(schedule: Schedule, *, horizon: int, limit: int) -> tuple[int, np.ndarray]:
-    """Each visit count up to the first result is a trigger, and those of the second; last NEVER."""
+    """Return `(every_until, later)`.
+
+    Every visit count up to `every_until` is a trigger, and so is each count in `later`, which ends
+    with NEVER.
+    """
     triggers = schedule.triggers(horizon=horizon, limit=limit)
     if not (
         isinstance(triggers, Triggers)
@@ -68,8 +72,7 @@ def triggers_of(schedule: Schedule, *, horizon: int, limit: int) -> tuple[int, n
     counts = [triggers.every_until, *triggers.later]
     if any(after <= before for before, after in itertools.pairwise(counts)):
         raise ValueError(
-            f"the triggers of a schedule must increase, not {triggers.first(20)} as those of "
-            f"{schedule!r}"
+            f"the triggers of a schedule must increase, but {schedule!r} has {triggers.first(20)}"
         )
     return triggers.every_until, np.array([*triggers.later, NEVER], dtype=np.int64)
 

@@ -21,7 +21,7 @@ from lowswitch.policy.tables import departing
 # by the rule of `few`: the share of all cases that enter trials which find nothing, and the largest
 # share of the cases until the next date meanwhile
 _BUDGET, _MOST = {1: 0.035, 2: 0.025}, {1: 0.3, 2: 0.5}
-_AT_ONCE = 0.75  # of what is left of them are used at each deployment
+_AT_ONCE = 0.75  # of the remaining ones are used at each deployment
 _SOON = 1 / 6  # of the run, until which all may explore where the initial policy is poor
 _DECAY = 1.5  # the power by which the share falls after that
 _SURE = 3.0  # standard deviations of a gain from which on it is certain that something was found
@@ -30,7 +30,7 @@ _RISK = 0.1  # the probability that a deployment may lie below the floor
 
 
 class Moment(NamedTuple):
-    """A deployment among those of a run."""
+    """One of the deployments of a run."""
 
     number: int  # from 1 on
     dates: list[float]  # of the deployments up to this one, the last one being its own
@@ -40,7 +40,7 @@ class Moment(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the data say of the protocol, and of the trial that would go with it."""
+    """The evidence on the protocol and on the trial that would accompany it."""
 
     gain: float  # of the protocol over the initial policy, per episode
     ratio: float  # of a gain to its standard deviation, from one half of the data to the other
@@ -58,10 +58,10 @@ def moment_of(
     rule: int,
     begins: bool = False,
 ) -> Moment:
-    """The deployment of this number after so many episodes.
+    """The deployment of this number after `told` episodes.
 
-    dates: of all deployments of the run; if there are none, because somebody asks for them, they
-    count as evenly spaced. begins: whether a trial began with the run.
+    dates: all deployments of the run; if there are none, because somebody asks for them, they count
+    as evenly spaced. begins: whether a trial began with the run.
     """
     if not len(dates):
         past = [told * i / number for i in range(1, number + 1)]
@@ -84,11 +84,12 @@ def trial_share(trial: Trial | None, moment: Moment, found: Found) -> float:
 
     "falling" is one over the number of the deployment.
 
-    "auto" is careful while the trials find nothing better than the initial policy: these may use
-    2.5 % of all cases, three quarters of what is left of them at each deployment, and at most half
-    of the cases until the next one. Where something is found, the initial policy is poor, and most
-    cases explore soon. How much was found is the gain as a share of gain and cost, times how
-    certain it is. If no reward was ever seen, there is nothing to lose, and all explore.
+    "auto" is careful while the trials find nothing better than the initial policy. These trials may
+    use 2.5 % of all cases: at each deployment three quarters of the remaining ones, and at most
+    half of the cases until the next one. If they find something better, the initial policy is poor,
+    and most cases soon explore. The size of the finding is the gain as a share of gain and cost,
+    times its certainty. If no reward was ever seen, there is nothing to lose, and all cases
+    explore.
     """
     if isinstance(trial, float):
         return trial
@@ -101,7 +102,7 @@ def trial_share(trial: Trial | None, moment: Moment, found: Found) -> float:
 
 
 def careful_share(moment: Moment) -> float:
-    """The share while nothing is found: 3/4 of what is left of 2.5 % of the cases, up to a half."""
+    """The share while nothing is found: 3/4 of the rest of 2.5 % of the cases, up to a half."""
     left, most, share = _BUDGET[moment.rule] * moment.episodes, _MOST[moment.rule], 0.0
     for begin, end in itertools.pairwise([*moment.dates, moment.following]):
         share = min(most, _AT_ONCE * left / (end - begin))
@@ -122,18 +123,19 @@ def members_in_trial(share: float, members: int) -> int:
 
 
 def most_in_trial(floor: float, members: int, protocol: np.ndarray, initial: np.ndarray) -> int:
-    """How many policies may explore for a floor, by the values of both tables in models [n].
+    """How many policies may explore above a floor, by the values of both tables in models [n].
 
-    The mean over all cases must not lie below `floor` times the value of the initial policy, but
-    with a probability of 10 % in the posterior. A case in the trial counts as if it earned nothing,
-    because nobody knows what untried actions earn. -1 if the protocol alone is below the floor.
+    With a probability of 90 % in the posterior, the mean over all cases must not fall below `floor`
+    times the value of the initial policy. A case in the trial counts as if it earned nothing,
+    because nobody knows the rewards of untried actions. -1 if the protocol alone is below the
+    floor.
     """
     needed = np.quantile(floor * initial / np.maximum(protocol, _TIE), 1.0 - _RISK)
     return -1 if needed > 1.0 else math.floor((1.0 - needed) * members + _TIE)
 
 
 def needs_protocol(part: Part | None, share: float | None) -> str:
-    """Why a part or a share cannot be chosen of what has neither."""
+    """The error message if a part or a share is chosen without a protocol."""
     named = f"share={share:g}" if part is None else f"part={part!r}"
     return (
         f"{named} needs a protocol and a trial, which few deploys where an initial policy is given;"
@@ -142,17 +144,17 @@ def needs_protocol(part: Part | None, share: float | None) -> str:
 
 
 def capped_share(share: float, members: int) -> float:
-    """The largest share of so many policies that is not above a limit."""
+    """The largest share of `members` policies that does not exceed a limit."""
     return math.floor(share * members + _TIE) / members
 
 
 def limited_law(
     now: np.ndarray, new: np.ndarray, part: Part | None, share: float | None
 ) -> np.ndarray:  # [L, H, S]
-    """What is deployed if only a part of a law is approved, or a smaller share for its trial.
+    """The law that is deployed if only one of its parts is approved, or a smaller trial.
 
-    now, new: the policies [L, H, S] that are deployed and proposed, the protocol first. The other
-    part stays as it is; where a trial is smaller, its last members stay.
+    now, new: the deployed and proposed policies [L, H, S], the protocol first. The other part stays
+    as it is. If the trial is smaller, its last members stay.
     """
     law = new.copy()
     if part == "protocol":

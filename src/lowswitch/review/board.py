@@ -43,7 +43,8 @@ class Reviewed:
 
         The schedule "asked" waits for this call; with any other schedule the proposal is
         additional. A pending proposal is replaced, and the budget counts both as one. If the gate
-        is open, the proposal is deployed at once. If the result is None, `why_nothing` says why.
+        is open, the proposal is deployed immediately. If the result is None, `why_nothing` says
+        why.
         """
 
         def propose(gate: Gate, knowledge: Any) -> Any:
@@ -71,7 +72,7 @@ class Reviewed:
     def dates(self) -> np.ndarray:
         """The future dates: numbers of episodes after which the whole policy may change.
 
-        There are none if the budget is spent, or if rows change one by one.
+        The list is empty if the budget is spent, or if rows change one by one.
         """
         dates: np.ndarray = self._knowledge.dates
         dates = dates[dates > self.told]
@@ -179,13 +180,13 @@ class Reviewed:
     def forbid(
         self, rows: Iterable[Key], actions: Iterable[int], *, instead: int | None = None
     ) -> Any:
-        """Never deploy these actions in rows (step, state) again, whether they are deployed now or
-        not.
+        """Never deploy these actions in rows (step, state) again.
 
-        Returns what changed, or None if none of the actions was deployed there. A pending proposal
-        is withdrawn and made again without the actions, at no cost to the budget.
+        It does not matter whether they are deployed now. Returns the changes, or None if none of
+        the actions was deployed there. A pending proposal is withdrawn and made again without the
+        actions, at no cost to the budget.
 
-        instead: what a row plays from now on if its action is one of them.
+        instead: the action of a row from now on, if its action is one of them.
         """
         require_review(self.gate)
         keys, named = self._checked_veto(rows, actions, [] if instead is None else [instead])
@@ -315,7 +316,7 @@ class Reviewed:
 
 
 def _checked_limits(part: Part | None, share: float | None) -> dict[str, Any]:
-    """Check what an approval leaves out."""
+    """Check the part and the share of an approval."""
     if part is not None:
         require_word("part", part, get_args(Part))
     if share is not None:

@@ -27,10 +27,10 @@ Parts = Mapping[Key, Any]
 
 
 class Knowledge(Protocol):
-    """What the gate needs from a learner's knowledge.
+    """The interface of a learner's knowledge that the gate needs.
 
-    Changes are what the learner wants, before they become a proposal: an array or a list, empty if
-    it wants nothing.
+    Changes are the wishes of the learner before they become a proposal: an array or a list, empty
+    if it wants nothing.
     """
 
     @property

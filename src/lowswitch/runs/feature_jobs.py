@@ -89,7 +89,7 @@ class RegretCurve:
         self.done, self.total = 0, 0.0
 
     def charge(self, played: PlayedEpisodes, learned: int, before: int, after: int) -> None:
-        """Add the episodes that were learned; what is deployed after the last of them counts."""
+        """Add learned episodes; a deployment after the last of them counts."""
         sums = self.total + np.cumsum(played.regret[:learned])
         first, last = np.searchsorted(self.marks, (self.done + 1, self.done + learned + 1))
         self.regret[first:last] = sums[self.marks[first:last] - self.done - 1]
@@ -99,6 +99,6 @@ class RegretCurve:
             self.deployments[last - 1] = after
 
     def costs(self, earned: float) -> RunCosts:
-        """What the run has cost, and earned."""
+        """The costs and rewards of the run."""
         deployments = self.deployments[None]
         return RunCosts(self.regret[None], deployments, deployments, earned=np.array([earned]))

@@ -19,7 +19,7 @@ Device = Literal["cpu", "gpu"]
 
 
 class Options(NamedTuple):
-    """What else is asked of runs; not every kind of problem has all of it."""
+    """Options of runs; not every kind of problem has all of them."""
 
     regret: bool = True
     history: bool = False
@@ -60,7 +60,7 @@ class Job(ABC):
         return len(self.seeds) * self.episodes * self.horizon
 
     def nbytes(self, threads: int) -> int:
-        """The bytes of all results and of the runs that are played at once, as far as known."""
+        """The bytes of all results and of the runs that are played together, as far as known."""
         return len(self.seeds) * 3 * 8 * POINTS
 
     @abstractmethod
@@ -69,7 +69,7 @@ class Job(ABC):
 
     @abstractmethod
     def begin(self, seed: int, episodes: int) -> Run:
-        """The run of one seed, which ends after so many episodes."""
+        """The run of one seed, which ends after this number of episodes."""
 
     def runs(self, costs: RunCosts, seconds: float) -> Runs:
         """The results, from the costs of its runs in the order of the seeds."""

@@ -1,4 +1,4 @@
-"""The results of runs: what they cost, at the end and along the way, and what they are of."""
+"""The results of runs: their costs, at the end and along the way, and their origin."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POINTS = 200  # of a curve, about
 
 
 class Curves(NamedTuple):
-    """What each run had cost after about 200 log-spaced numbers of episodes."""
+    """The costs of each run after about 200 log-spaced numbers of episodes."""
 
     episodes: np.ndarray  # [C]
     regret: np.ndarray  # [seeds, C]
@@ -37,7 +37,7 @@ class Curves(NamedTuple):
 
 
 def nothing() -> np.ndarray:
-    """What a kind of problem does not have."""
+    """An empty array, for a field that a kind of problem does not have."""
     return np.zeros(0, dtype=np.int64)
 
 
@@ -48,12 +48,11 @@ def curve_points(episodes: int, size: int = POINTS) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Runs:
-    """What the runs of one algorithm on one problem cost.
+    """The costs of the runs of one algorithm on one problem.
 
     Regret is exact and in the problem's reward units; without tables it is sampled, as `measure`
-    says. A problem has states or features. With
-    features there are no rows: each deployment counts as one local switch, and what is known of
-    rows alone is empty.
+    says. A problem has states or features. With features there are no rows: each deployment counts
+    as one local switch, and fields about rows are empty.
     """
 
     algorithm: Algorithm
@@ -81,7 +80,7 @@ class Runs:
     history: tuple[History, ...] | None = None  # one for each seed, where it was asked for
     # [seeds]  after how many episodes a run ended that may stop before all; it costs nothing then
     ended: np.ndarray = field(default_factory=nothing)
-    # what is earned an episode, to compare with the optimal value; NaN where regret is not known
+    # rewards per episode, to compare with the optimal value; NaN if regret is unknown
     first_value: float = math.nan  # of the policy deployed at the beginning
     uniform_value: float = math.nan  # of playing all allowed actions equally often
     last_value: np.ndarray = field(default_factory=lambda: np.array([math.nan]))  # [seeds]
@@ -121,7 +120,7 @@ class Runs:
 
     @property
     def earned_per_episode(self) -> np.ndarray:  # [seeds]
-        """What a run earned per episode, on average."""
+        """The mean reward of a run per episode."""
         if self.earned is not None:
             return np.reshape(np.array(self.earned), -1) / self.episodes
         played = self.ended if len(self.ended) else self.episodes
@@ -170,8 +169,8 @@ class Runs:
     def to_latex(self, columns: Sequence[str] | None = None, *, label: str | None = None) -> str:
         """The table of `summary` for a paper, with the rules of the package booktabs.
 
-        columns: which of them, in this order; by default all but the speed of the machine. label:
-        what the row is called, by default the text of the algorithm. A table of several runs is
+        columns: the columns in this order; by default all except the speed of the machine. label:
+        the name of the row, by default the text of the algorithm. A table of several runs is
         `ls.summary({"UCB2": one, "UCB": other}).to_latex()`.
         """
         from lowswitch.show import report
@@ -209,7 +208,7 @@ class Runs:
         }
 
     def require_whole(self) -> None:
-        """Raise a ValueError if the results are not those of so many seeds on such a problem."""
+        """Raise a ValueError if sizes or values do not fit the problem and the seeds."""
         seeds = len(self.seeds)
         if not (seeds and self.seconds > 0 and self.episodes >= 0):
             raise ValueError("it has no seeds, or took no time")
@@ -261,8 +260,8 @@ AnyRuns = TypeVar("AnyRuns", bound=Runs)
 def load(path: str | os.PathLike[str]) -> Runs:
     """Read the runs that `Runs.save` wrote.
 
-    Where a part of the algorithm is of a class that is not known here, there is a warning, and the
-    algorithm is its text only.
+    If a class of the algorithm is not known here, a warning is given, and the algorithm is only its
+    text.
     """
     return loaded(Runs, path)
 
@@ -292,7 +291,7 @@ def warn_of_own_parts(path: str | os.PathLike[str], algorithms: Sequence[Algorit
 
 
 def algorithm_of(facts: dict[str, Any], path: str | os.PathLike[str]) -> Algorithm | AlgorithmText:
-    """The algorithm of saved results, or its text where a class of it is not known here."""
+    """The algorithm of saved results, or its text if one of its classes is not known here."""
     try:
         return Algorithm.from_dict(facts)
     except archive.UnknownPartError as error:
@@ -319,7 +318,7 @@ class AlgorithmTextWarning(UserWarning):
 
 
 class AlgorithmText:
-    """What is left of an algorithm if a class of it is not known here: its text."""
+    """The text of an algorithm, if one of its classes is not known here."""
 
     def __init__(self, facts: dict[str, Any]) -> None:
         self.facts = facts
@@ -338,7 +337,7 @@ class AlgorithmText:
         return str(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """What was read."""
+        """The facts as they were read."""
         return self.facts
 
     @classmethod
@@ -348,7 +347,7 @@ class AlgorithmText:
 
 
 class Origin(TypedDict):
-    """The fields of `Runs` that say where they come from."""
+    """The fields of `Runs` about their origin."""
 
     problem: str
     fingerprint: str
@@ -358,7 +357,7 @@ class Origin(TypedDict):
 
 
 def origin(problem: Problem | None, name: str = "") -> Origin:
-    """Where results come from that end now; `name` is for what is played and is no problem."""
+    """The origin of results that end now; `name` is for a source that is not a problem."""
     return Origin(
         problem=name if problem is None else problem.name,
         fingerprint="" if problem is None else storage.short_fingerprint(problem.facts()),

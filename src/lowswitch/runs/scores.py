@@ -1,8 +1,8 @@
 """Scores over many problems: the interquartile mean, performance profiles, and their intervals.
 
-The definitions are those of Agarwal, Schwarzer, Castro, Courville, Bellemare 2021 and of their
-library rliable: scores [problems, seeds] are pooled over problems and seeds, and an interval comes
-from a stratified bootstrap, which resamples the seeds of each problem.
+The definitions follow Agarwal, Schwarzer, Castro, Courville, Bellemare 2021 and their library
+rliable: scores [problems, seeds] are pooled over problems and seeds, and an interval comes from a
+stratified bootstrap, which resamples the seeds of each problem.
 """
 
 from __future__ import annotations

@@ -120,9 +120,9 @@ _job_of.register(Simulator, SimulatorJob.of)
 
 
 def warn_if_nothing_learned(results: Runs, problem: Problem) -> None:
-    """Say in one line that the last policy of most runs shows little or nothing learned."""
+    """Say in one line that the final policy of most runs shows little or nothing learned."""
     first, last = results.first_value, float(np.median(results.last_value))
-    who = "the last policy of most runs"
+    who = "the final policy of most runs"
     warn_if_poor(who, first, last, problem, results.algorithm, results.episodes, stacklevel=4)
 
 
@@ -136,11 +136,11 @@ def warn_if_poor(
     *,
     stacklevel: int = 3,
 ) -> None:
-    """Say in one line that a run has learned nothing or little, and what may help.
+    """Say in one line that a run has learned nothing or little, and suggest a remedy.
 
-    It is nothing if the last policy earns no more than the first one, and little if it is not even
-    halfway from what needs no learning, the first policy or a single action, to the optimum. Where
-    these are as good as optimal, there is little to learn, and nothing is said.
+    It has learned nothing if the final policy earns no more than the initial one. It has learned
+    little if it is less than halfway to the optimum from the better of the initial policy and the
+    best single action. If these are nearly optimal, there is little to learn, and nothing is said.
     """
     best = problem.optimal_value(episodes)
     slack = _SAME_VALUE * abs(best)
@@ -148,20 +148,22 @@ def warn_if_poor(
         return
     help_ = f"an optimal one {best:.4g}; {what_may_help(algorithm)}"
     if last <= first:
-        said = f"nothing was learned: {who} earns {last:.4g} an episode, the first one {first:.4g}"
+        said = (
+            f"nothing was learned: {who} earns {last:.4g} per episode, the initial one {first:.4g}"
+        )
     else:
         single = problem.constant_value(episodes) if hasattr(problem, "constant_value") else first
-        name = "a single action" if single >= first else "the first one"
+        name = "a single action" if single >= first else "the initial policy"
         free = max(first, single)
         matters = best - free > _AS_GOOD * max(abs(best), abs(free))
         if not (matters and last < (free + best) / 2):
             return
-        said = f"little was learned: {who} earns {last:.4g} an episode, {name} {free:.4g}"
+        said = f"little was learned: {who} earns {last:.4g} per episode, {name} {free:.4g}"
     warnings.warn(f"{said}, {help_}", NothingLearnedWarning, stacklevel=stacklevel)
 
 
 def what_may_help(algorithm: Algorithm) -> str:
-    """What to do about a run of this algorithm that learned too little, in words."""
+    """Suggest remedies for a run of this algorithm that learned too little."""
     limited = isinstance(algorithm.schedule, Budget | Calendar | Late)
     scaled = any(hasattr(algorithm.bonus, name) for name in ("c", "c1"))
     more = ", more deployments" * limited + ", a smaller c" * scaled + "," * (limited or scaled)
@@ -169,7 +171,7 @@ def what_may_help(algorithm: Algorithm) -> str:
 
 
 def _warn_if_beyond_bound(results: Runs) -> None:
-    """Say that a schedule of one's own promised fewer deployments than there were."""
+    """Warn that a user's schedule promised fewer deployments than it made."""
     if not results.states:
         return  # schedules promise nothing for features
     bound = results.algorithm.deployment_bound(**results.size, episodes=results.episodes)
@@ -186,7 +188,7 @@ def _warn_if_beyond_bound(results: Runs) -> None:
 def play_jobs(
     jobs: list[Job], device: Device, workers: int, bar: Progress, checkpoint: Path | None = None
 ) -> list[Runs]:
-    """Play all runs of all jobs; a GPU goes on from the checkpoint where there is one."""
+    """Play all runs of all jobs; a GPU resumes from the checkpoint if there is one."""
     if device == "gpu":
         return play_on_gpu(jobs, bar, checkpoint)
     runs = [[job.begin(seed, job.episodes) for seed in job.seeds] for job in jobs]

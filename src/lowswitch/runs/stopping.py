@@ -11,22 +11,33 @@ from lowswitch.learners import Knowledge
 from lowswitch.learners.bounds import checked_probability
 from lowswitch.runs.results import curve_points
 
-_EACH = 2  # every so many points of a curve there is a look
+_EACH = 2  # the bounds are checked at every second point of a curve
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
-    """When a run ends before its last episode; what is not given does not end it.
+    """Conditions that end a run before its last episode; the first one met ends it.
 
-    within: as soon as the learner's own bounds say that an optimal policy is at most so much better
-    than the deployed one, in the problem's units of reward. That needs no tables, only a learner
-    that plans from counts, and is wrong in at most a share `probability` of all runs. It is looked
-    up at about 100 numbers of episodes, log-spaced, whatever was deployed in between.
-
-    The others are for `concurrent.run`. policy: as soon as the deployed policy is within so much of
-    the optimum under the start law. mixture: as soon as the PAC policy, the uniform mixture of all
-    policies so far, is. Both need a source with tables. rounds: when so many were played, by
-    resumed calls too. seconds: when so many have passed in this call.
+    Parameters
+    ----------
+    policy
+        Stop when the deployed policy is within this distance of the optimum under the start
+        law. Only for `concurrent.run`, with tables.
+    mixture
+        Stop when the PAC policy, the uniform mixture of all policies so far, is within this
+        distance. Only for `concurrent.run`, with tables.
+    rounds
+        Stop after this number of rounds, including rounds before a resumption. Only for
+        `concurrent.run`.
+    seconds
+        Stop after this number of seconds in this call. Only for `concurrent.run`.
+    within
+        Stop when the learner's own bounds show that an optimal policy is at most this much
+        better than the deployed one, in the problem's units of reward. It needs no tables, but
+        a learner that plans from counts. The bounds are checked at about 100 numbers of
+        episodes, log-spaced.
+    probability
+        The largest share of all runs in which `within` may be wrong.
     """
 
     policy: float | None = None
@@ -55,9 +66,9 @@ class Stop:
         return self.policy is not None or self.mixture is not None
 
     def next_look(self, learned: int, episodes: int) -> int:
-        """The first number of episodes, `learned` or more, at which the bounds are looked at.
+        """The first number of episodes, `learned` or more, at which the bounds are checked.
 
-        All of them where none are asked for.
+        It is the end of the run if no bounds are asked for.
         """
         if self.within is None:
             return episodes

@@ -130,7 +130,7 @@ class Sweep:
 
     @property
     def scores(self) -> np.ndarray:  # [problems, algorithms, seeds]
-        """What a run earned per episode, where 1 is an optimal policy and 0 is uniform play."""
+        """The mean reward per episode, where 1 is an optimal policy and 0 is uniform play."""
         table = np.array(
             [[runs.earned_per_episode for runs in row] for row in self.runs], dtype=float
         )
@@ -202,12 +202,29 @@ def sweep(
 ) -> Sweep:
     """Run every algorithm on every problem, for `episodes` episodes under each seed.
 
-    Every entry of the result is what `simulate` gives, on whatever device. problems: tables, or
-    problems with features. algorithms: one, several, or a mapping of names to algorithms; tables
-    and figures call them so. device: "cpu" shares all runs among threads, "gpu" plays tables of one
-    size and Q-learners with one kind of bonus in one launch. folder: keeps what is finished, and of
-    a GPU also what is not, so that the same call goes on where it was. The other options are those
-    of `simulate`.
+    Every entry of the result equals the result of `simulate`, on any device.
+
+    Parameters
+    ----------
+    problems
+        One or several problems, with tables or features.
+    algorithms
+        One, several, or a mapping from the names used in tables and figures to algorithms.
+    episodes
+        The number of episodes of each run.
+    seeds
+        The seeds, or how many.
+    device
+        "cpu" shares all runs among threads. "gpu" plays tables of one size and Q-learners with
+        one kind of bonus in one launch.
+    threads
+        The number of threads; by default one for each core.
+    regret
+        Whether to compute exact regret.
+    folder
+        A folder for finished work and the state of a GPU, from which the same call resumes.
+    progress
+        Whether to show progress, as in `simulate`.
     """
     require_word("device", device, get_args(Device))
     given = [problems] if isinstance(problems, Problem) else list(problems)
@@ -277,7 +294,7 @@ class _Found:
         self.runs[i] = self.kept.get("sweep", self.facts[i], lambda: runs, Runs)
 
     def checkpoint(self, batch: list[int]) -> Path | None:
-        """Where a GPU keeps what it has of these."""
+        """The file for the state of a GPU that plays these."""
         return self.kept.place("gpu", [self.facts[i] for i in batch], __name__)
 
 

@@ -40,7 +40,7 @@ class Beginning(NamedTuple):
 
     @classmethod
     def of(cls, mdp: TabularMDP | Simulator, options: Options) -> Self:
-        """What was asked for, once it is known to fit the problem and the device."""
+        """The job for these options, checked against the problem and the device."""
         initial, warm_start = options.initial, options.warm_start
         if options.device == "gpu" and not (initial is None and warm_start is None):
             raise ValueError(
@@ -61,7 +61,7 @@ class Beginning(NamedTuple):
         return knowledge
 
     def deployed(self, knowledge: Knowledge) -> np.ndarray:  # [H, S], or [members, H, S]
-        """What is deployed before the first change, the same under every seed."""
+        """The initial policy, the same under every seed."""
         began = knowledge.fresh(0)
         began.begin(self.policy)
         return first_of(began.policy().actions)
@@ -131,7 +131,7 @@ class TableJob(Job):
         return costs.ended if len(costs.ended) else self.episodes
 
     def _values(self, initial: np.ndarray, policies: np.ndarray) -> dict[str, Any]:
-        """What the first and the last policies earn, and uniform play."""
+        """The values of the initial and final policies, and of uniform play."""
         mdp = self.problem
 
         def earned(policy: np.ndarray) -> float:
@@ -204,16 +204,16 @@ class TableRun:
 
 
 def _stay(marks: np.ndarray, done: int, *curves: np.ndarray) -> None:
-    """Let curves [C] stay what they are at `done` episodes, a mark, where a run ended."""
+    """Keep curves [C] at their value after `done` episodes, a mark, where a run ended."""
     here = int(np.searchsorted(marks, done))
     for curve in curves:
         curve[here + 1 :] = curve[here]
 
 
 def play_on_gpu(jobs: list[Any], bar: Progress, checkpoint: Path | None) -> list[Runs]:
-    """Play jobs that differ in problem and algorithm only, those of one kind in one launch.
+    """Play jobs that differ only in problem and algorithm, one launch for each kind.
 
-    All are of tables: other problems refuse the device.
+    All have tables: other problems refuse the device.
     """
     from lowswitch.gpu.play import player_for
 

@@ -75,7 +75,7 @@ def from_gymnasium(
 
 
 def checked_horizon(env: gymnasium.Env[Any, Any], horizon: int | None, limited: str) -> int:
-    """The horizon, or an error that says how to choose it; `limited` is said of a TimeLimit."""
+    """The horizon, or an error that says how to choose it; `limited` describes a TimeLimit."""
     if horizon is not None:
         return require_count("horizon", horizon)
     limit = time_limit(env)
@@ -88,7 +88,7 @@ def checked_horizon(env: gymnasium.Env[Any, Any], horizon: int | None, limited: 
     )
 
 
-# wrappers that change neither what is observed and done nor what is paid before the horizon
+# wrappers that change no observation, action or reward before the horizon
 _HARMLESS = (
     *("OrderEnforcing", "PassiveEnvChecker", "TimeLimit", "RecordEpisodeStatistics"),
     *("RecordVideo", "RenderCollection", "HumanRendering"),
@@ -96,7 +96,7 @@ _HARMLESS = (
 
 
 def changing_wrapper(env: Any) -> str:
-    """The name of a wrapper that may move, observe or pay otherwise than the tables; else empty."""
+    """The name of a wrapper whose moves, observations or rewards may differ from the tables."""
     harmless = {getattr(gymnasium.wrappers, name) for name in _HARMLESS}
     while isinstance(env, gymnasium.Wrapper):
         if type(env) not in harmless:
@@ -106,18 +106,18 @@ def changing_wrapper(env: Any) -> str:
 
 
 def require_unwrapped(env: Any) -> None:
-    """Refuse tables of an environment that a wrapper makes another one of."""
+    """Refuse an environment whose wrappers may differ from its tables."""
     if wrapper := changing_wrapper(env):
         raise ValueError(
-            f"the wrapper {wrapper} may observe, move or pay otherwise than the tables P of the"
-            " environment inside of it say, so that exact values would be those of another problem;"
-            " pass env.unwrapped for the environment without its wrappers, or let a learner"
-            " play the wrapped one, with lowswitch.envs.gymnasium.learn"
+            f"the wrapper {wrapper} may change observations, moves or rewards, so the tables P of"
+            " the environment inside it may describe another problem; pass env.unwrapped for the"
+            " environment without its wrappers, or let a learner play the wrapped one with"
+            " lowswitch.envs.gymnasium.learn"
         )
 
 
 def plays_its_tables(env: Any) -> bool:
-    """Whether it publishes tables, and no wrapper moves or pays in another way than they say."""
+    """Whether it publishes tables, and no wrapper may differ from them."""
     has_tables = hasattr(_inner(env), "P") and hasattr(_inner(env), "initial_state_distrib")
     return has_tables and not changing_wrapper(env)
 
@@ -251,7 +251,7 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(spaces: Spaces, horizon: int) -> Sizes:
-    """The states and actions of an environment that is played for so many steps."""
+    """The numbers of states and actions of an environment that is played for this many steps."""
     S, A = spaces.observations.size, spaces.actions.size
     what = f"tables of {S:,} observations and {A:,} actions for {horizon:,} steps"
     way_out = (
@@ -269,7 +269,7 @@ def _allowed(S: int, A: int) -> np.ndarray:  # [S + 1, A]
 
 
 class PaidRange(NamedTuple):
-    """What an environment pays, as far as is known."""
+    """The rewards of an environment, as far as known."""
 
     low: float
     high: float

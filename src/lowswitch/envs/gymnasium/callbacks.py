@@ -1,4 +1,4 @@
-"""What `learn` calls while it goes on: your own code, loggers, and saved learners."""
+"""Callbacks of `learn`: your own code, loggers, and saved learners."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class EpisodeEnd(NamedTuple):
-    """What a callback is told after an episode."""
+    """The facts that a callback gets after an episode."""
 
     learner: Learner
     episode: int  # its number, from 0
     earned: float  # the sum of its rewards, in the environment's units
     length: int  # steps until it was over
-    switch: Any  # what was deployed after it, a History or, with features, Deployments; or None
+    switch: Any  # the deployment after it, a History or, with features, Deployments; or None
 
     def numbers(self) -> dict[str, float]:
-        """What the loggers write."""
+        """The numbers that the loggers write."""
         return {
             "return": self.earned,
             "length": self.length,
@@ -109,7 +109,7 @@ def _callback(given: Any) -> Callback:
 
 
 class Checkpoint(Callback):
-    """Saves the learner every so many episodes, and at the end; `ls.Learner.load` reads it."""
+    """Saves the learner after every `every` episodes and at the end; `ls.Learner.load` reads it."""
 
     def __init__(self, path: str | os.PathLike[str], *, every: int = 1_000) -> None:
         require_writable(path)
@@ -129,8 +129,8 @@ _HEADER = ("episode", "return", "length", "deployments", "local_switches")  # of
 class CsvLogger(Callback):
     """Writes a line for each episode: its number, return and length, and the switches so far.
 
-    A new learner starts the file anew. A learner that goes on continues it: lines of episodes that
-    it has not been told, written after its last checkpoint, are removed, as they are played again.
+    A new learner starts the file again. A learner that continues also continues the file: lines of
+    episodes after its last checkpoint are removed, because these episodes are played again.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

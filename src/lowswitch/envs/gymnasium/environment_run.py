@@ -1,4 +1,4 @@
-"""What came out of `learn`: its learner, what each episode earned, and every policy change."""
+"""The result of `learn`: its learner, the return of each episode, and every policy change."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _WINDOWS = 20  # in a run: a point of the curve of returns is a mean over one of
 
 @dataclass(frozen=True, eq=False)
 class FeatureHistory:
-    """The policies that a learner with features deployed, in order, beside the `History` of tables.
+    """The policies that a learner with features deployed, in order, like the `History` of tables.
 
-    A policy on features changes as a whole, so that each deployment is one switch.
+    A policy on features changes as a whole, so each deployment is one switch.
     """
 
     deployed: tuple[Deployment, ...]
@@ -68,7 +68,7 @@ class FeatureHistory:
 
 
 def history_of(began: Any, switches: Sequence[Any]) -> History | FeatureHistory:
-    """The history of a learner that began with a policy, from what it deployed since."""
+    """The history of a learner with this initial policy, from its deployments since."""
     if isinstance(began, LinearPolicy):
         return FeatureHistory(tuple(one for made in switches for one in made))
     first = began.actions
@@ -79,7 +79,7 @@ def history_of(began: Any, switches: Sequence[Any]) -> History | FeatureHistory:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EnvironmentRun:
-    """What came out of `learn`.
+    """The result of `learn`.
 
     A run that continued an earlier one has the returns and the changes of its own episodes.
     """
@@ -133,8 +133,10 @@ class EnvironmentRun:
         return self.returns[:size], self.returns[-size:]
 
     def summary(self, columns: Sequence[str] | None = None) -> Table:
-        """A table with one line: what was earned in the first and the last tenth of the episodes,
-        how many episodes the horizon ended, and what that cost.
+        """A table with one line.
+
+        It has the mean return in the first and the last tenth of the episodes, the share of the
+        episodes that the horizon ended, and the switching costs.
         """
         learner, (first, last) = self.learner, self.tenths
         size = f"{_size(learner)}, A = {learner.actions}, H = {learner.horizon}"
@@ -192,10 +194,10 @@ class EnvironmentRun:
         ax: Axes | None = None,
         what: Panel = "return",
     ) -> Figure:
-        """Draw what an episode earned, and the policy changes, against the episodes.
+        """Draw the returns and the policy changes against the episodes.
 
-        The curve of returns is a mean over a twentieth of the episodes. ax: Axes of your own, which
-        show one of the two panels.
+        The curve of returns is a mean over a twentieth of the episodes. ax: your own Axes, for one
+        of the two panels.
         """
         title = f"{self.problem}, {self.algorithm.label}"
         return self.figure_of([("", self)], path, title=title, ax=ax, what=what)
@@ -260,7 +262,7 @@ class EnvironmentRun:
     kind = "environment run"  # of its files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the results and the learner, which can go on; `load` reads them back."""
+        """Write the results and the learner, which can continue; `load` reads them back."""
         facts = {name: getattr(self, name) for name in _FACTS}
         arrays = {
             "learner": np.frombuffer(self.learner.to_bytes(), dtype=np.uint8),

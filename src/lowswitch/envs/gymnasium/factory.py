@@ -80,7 +80,7 @@ def _require_meant_for_env(options: Mapping[str, Any], caller: Callable[..., Any
 def read_name(text: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The name and all options of a text such as FrozenLake-v1:is_slippery=false.
 
-    Without options, what stands before a colon is a module: package.module:Name-v0.
+    Without options, the part before a colon is a module: package.module:Name-v0.
     """
     name, _, rest = text.rpartition(":")
     if not ("=" in rest or re.search(r"-v\d+$", name)):

@@ -17,12 +17,12 @@ from lowswitch.policy.shape import Shape
 
 
 class Environment(FeatureProblem):
-    """An environment whose learner sees features of its observations, for H steps an episode.
+    """An environment whose learner sees features of its observations, for H steps per episode.
 
     features: a function of `ls.features`. Actions must be discrete. Episode k of a seed is reset
-    with a number of its own, so that it is the same whoever plays it. An episode that ends early
-    is over: nothing is paid after it. An environment that truncates before the horizon is an error.
-    Regret is not known, and NaN.
+    with its own number, so every driver plays the same episode. An episode that ends early earns
+    nothing more. An environment that truncates before the horizon is an error. Regret is unknown,
+    and NaN.
     """
 
     knows_regret = False
@@ -39,7 +39,7 @@ class Environment(FeatureProblem):
         self._playing = threading.Lock()  # there is one environment, whoever plays it
 
     def facts(self) -> dict[str, Any]:
-        """What tells it apart; of features of one's own only their size is known."""
+        """The facts that identify it; of your own features only the size is known."""
         options = self.env.spec.kwargs if self.env.spec is not None else {}
         return super().facts() | {"features": repr(self.features), "options": repr(options)}
 

@@ -63,26 +63,47 @@ def learn(
     """Let a learner play `episodes` episodes of an environment whose tables are unknown.
 
     Its actions must be discrete, or made of discrete parts, and so must its observations unless
-    there are features; a name is made by `gymnasium.make` with the options, such as
-    is_slippery=False. algorithm: what a new learner runs; or a learner, or the result of an earlier
-    call, which goes on and must have room for the episodes. `few` deploys a mixture and draws a
-    policy for each episode, so `learner.policy` may change from one episode to the next without a
-    deployment; `few(deployments=N, members=1)` deploys one policy at a time.
+    there are features. A table has the shape [H, S + 1] and fits the tables of `from_gymnasium`. An
+    environment that truncates before the horizon is an error, because nobody knows whether it would
+    have gone on.
 
-    features: a map of `ls.features`, by which the learner sees observations that are vectors; it
-    is for episodes of few steps, for many see `examples/cartpole.py`. reward_range: the least and
-    the largest reward the environment can pay, 0 included; [0, 1] by default, and with features any
-    numbers. A learner keeps to the range that it began with. seed: of a new learner and of the
-    first reset, 0 by default. A learner that has learned nothing yet takes its own seed; one that
-    goes on resets without a seed, because the environment goes on too, unless one is given. reseed:
-    reset every episode with a number of its own, made of the seed and the number of the episode, so
-    that an episode is the same whoever plays it and whenever. A vector environment always does so;
-    it plays several episodes at once, and plays again what a deployment between them has outdated,
-    so the results are those of one environment with reseed=True. callbacks: functions or `Callback`
-    objects, which are told of each episode.
+    `few` deploys a mixture and draws a policy for each episode, so `learner.policy` may change from
+    one episode to the next without a deployment. `few(deployments=N, members=1)` deploys one policy
+    at a time.
 
-    A table has the shape [H, S + 1] and fits the tables of `from_gymnasium`. An environment that
-    truncates before the horizon is an error: whether it would have gone on is not known.
+    Parameters
+    ----------
+    env
+        The environment, or a name for `gymnasium.make`, which also gets the `options`, such as
+        is_slippery=False.
+    algorithm
+        The algorithm of a new learner; or a learner, or the result of an earlier call, which
+        continues and must have room for the episodes.
+    features
+        A map of `ls.features` for observations that are vectors. It is for episodes of few
+        steps; for many see `examples/cartpole.py`.
+    horizon
+        The number of steps per episode.
+    episodes
+        The number of episodes to play.
+    seed
+        The seed of a new learner and of the first reset, 0 by default. A learner without data
+        uses its own seed. A learner that continues resets without a seed unless one is given,
+        because the environment continues, too.
+    reward_range
+        The smallest and largest reward the environment can pay, including 0; [0, 1] by default,
+        and with features any numbers. A learner that continues keeps its range.
+    reseed
+        Reset every episode with its own number, made of the seed and the number of the episode,
+        so that the episode is the same wherever and whenever it is played. A vector environment
+        always does so. It plays several episodes at once and replays those that a deployment
+        has outdated, so its results equal one environment with reseed=True.
+    callbacks
+        Functions or `Callback` objects that are called for each episode.
+    progress
+        Whether to show progress, as in `simulate`.
+    options
+        Options for `gymnasium.make`.
     """
     called, named = Callbacks(callbacks), env
     episodes, env = require_count("episodes", episodes), environment(env, learn, **options)
@@ -125,7 +146,7 @@ def _learner(
     episodes: int,
     seed: int | None,
 ) -> Any:
-    """The learner that plays: a new one, or the one that was given and goes on."""
+    """The learner that plays: a new one, or the given one, which continues."""
     if isinstance(given, Learner):
         _require_fitting(env, spaces, given, horizon, episodes)
         learner, known = given, given.spaces
@@ -147,7 +168,7 @@ def _learner(
 def _require_fitting(
     env: Any, spaces: Spaces, learner: Learner, horizon: int | None, episodes: int
 ) -> None:
-    """Refuse a learner that was made for something else, or has no room for so many episodes."""
+    """Refuse a learner that was made for something else, or has no room for this many episodes."""
     if horizon is not None and horizon != learner.horizon:
         raise ValueError(
             f"this learner was made for horizon={learner.horizon}, not {horizon}; leave horizon out"
@@ -209,7 +230,7 @@ def _require_same(spaces: Spaces, known: Spaces) -> None:
 
 
 class _Log:
-    """What a run is made of while it goes on."""
+    """The data of a run in progress."""
 
     def __init__(self, learner: Any, episodes: int) -> None:
         self.first, self.thrown_away = learner.told, 0
@@ -219,7 +240,7 @@ class _Log:
         self.played = 0
 
     def add(self, playing: Playing, switch: Any) -> None:
-        """Note an episode and what was deployed after it."""
+        """Note an episode and the deployment after it."""
         k = self.played
         self.returns[k] = playing.rewards.sum()
         self.lengths[k], self.cut[k] = playing.length, playing.cut
@@ -274,7 +295,7 @@ def _play(
 
 
 def _tell(env: Any, learner: Any, playing: Playing, log: _Log, called: Callbacks) -> bool:
-    """Tell the learner an episode, and the callbacks; return whether to go on."""
+    """Tell the learner an episode, and the callbacks; return whether to continue."""
     episode, scale = playing.episode, learner.spaces.rewards
     if scale is not None:
         _require_inside(env, episode.rewards[: playing.length], scale)
@@ -330,7 +351,7 @@ def _tables(env: Any, learner: Any) -> TabularMDP | None:
 
 
 def _warn(mdp: TabularMDP | None, run: EnvironmentRun) -> None:
-    """Say that a run learned little, by the tables or, where there are none, by its returns."""
+    """Warn about a run that learned little, by its tables or, without tables, its returns."""
     learner, level = run.learner, _inside() + 2
     if isinstance(learner, TableLearner):
         warn_if_drowned(learner.drowned_share, learner.algorithm, stacklevel=level)
@@ -341,15 +362,14 @@ def _warn(mdp: TabularMDP | None, run: EnvironmentRun) -> None:
     else:
         first, last = learner.first_mixture, mdp.evaluate(learner.mixture)
         began = -np.inf if first is None else mdp.evaluate(first)
-        warn_if_poor("the last policy", began, last, mdp, learner.algorithm, stacklevel=level)
+        warn_if_poor("the final policy", began, last, mdp, learner.algorithm, stacklevel=level)
 
 
 def _seen_in_returns(run: EnvironmentRun) -> str:
-    """What the returns alone say against a run, in words: that all are equal, or that it ended
-    clearly below where it began. Empty if neither is the case.
+    """A warning from the returns alone: all are equal, or the run ended clearly below its start.
 
-    A learner that goes on may have finished learning, so equal returns say something only about a
-    run from the beginning.
+    It is empty if neither is the case. A learner that continues may have finished learning, so
+    equal returns mean something only in a run from the beginning.
     """
     returns = run.returns
     if run.first == 0 and len(returns) >= _FEWEST and (returns == returns[0]).all():

@@ -1,8 +1,8 @@
-"""Episodes of an environment as a learner takes them: one, one after the other, or several at once.
+"""Episodes of an environment for a learner: one, one after the other, or several together.
 
-A Gymnasium episode may end early, an episode here has H steps. So a problem of S states has one
-more here, number S, where a terminated episode stays and is paid 0 for the steps that are left.
-With features such steps have the action -1.
+A Gymnasium episode may end early, but an episode here has H steps. So a problem of S states has one
+more here, number S, where a terminated episode stays and earns 0 in the remaining steps. With
+features such steps have the action -1.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.scripts import Script, TableScript
 from lowswitch.policy.spaces import Spaces
 
-_CHECK = "; gymnasium.utils.env_checker.check_env(env) finds what is missing"
+_CHECK = "; gymnasium.utils.env_checker.check_env(env) finds the problem"
 
 
 class Episode(NamedTuple):
-    """One episode as `Learner.tell` takes it, but with rewards in the environment's units."""
+    """One episode for `Learner.tell`, with rewards in the environment's units."""
 
     states: np.ndarray  # [H], or features [H, d]
     actions: np.ndarray  # [H]
@@ -35,7 +35,7 @@ class Episode(NamedTuple):
 
 
 class RewardError(ValueError):
-    """What an environment paid is no finite number."""
+    """An environment paid a reward that is not a finite number."""
 
     def __init__(self, reward: Any, step: int) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class Playing:
         self.length, self.terminated = 0, False
 
     def act(self, observation: Any) -> Any:
-        """The action of the environment for what is observed now."""
+        """The action of the environment for the current observation."""
         h = self.length
         try:
             context = self.spaces.context(observation)
@@ -67,7 +67,7 @@ class Playing:
         return self.spaces.action(int(self.actions[h]))
 
     def take(self, reward: Any, terminated: Any, truncated: Any, env: Any) -> bool:
-        """Note what a step brought; return whether the episode goes on."""
+        """Note the outcome of a step; return whether the episode continues."""
         self.rewards[self.length] = _paid(reward, self.length)
         self.length += 1
         self.terminated = bool(terminated)
@@ -86,12 +86,12 @@ class Playing:
 
     @property
     def episode(self) -> Episode:
-        """What a learner is told."""
+        """The episode as the learner is told it."""
         return Episode(self.contexts, self.actions, self.rewards)
 
 
 def _paid(reward: Any, step: int) -> float:
-    """A reward, or an error that says what was paid."""
+    """A reward, or an error that names it."""
     try:
         value = math.nan if isinstance(reward, str | bytes) else float(reward)
     except (TypeError, ValueError):
@@ -128,7 +128,7 @@ def require_limit(env: Any, horizon: int) -> None:
 
 
 def script_of(policy: Any, ahead: int = 0) -> Script:
-    """How a policy plays an episode; of a learner, the episode so many ahead of the next one."""
+    """The script of a policy for an episode; for a learner, `ahead` episodes after the next."""
     policy = getattr(policy, "learner", policy)  # the result of learn has one
     if isinstance(policy, Learner):
         script: Script = policy.deployed.script(policy.told + ahead)
@@ -285,11 +285,11 @@ class SinglePlayer:
 
 
 class VectorPlayer:
-    """Plays as many episodes at once as a vector environment has parts.
+    """Plays as many episodes together as a vector environment has parts.
 
     All parts are reset together, each with the number of its episode. So an episode is the same as
-    in a single environment that is reset with that number. What a part does after its episode is
-    over, a reset among it, is no data.
+    in a single environment that is reset with that number. Everything that a part does after its
+    episode is over, such as a reset, is ignored.
     """
 
     def __init__(self, env: Any, spaces: Spaces, *, episode_seed: int) -> None:

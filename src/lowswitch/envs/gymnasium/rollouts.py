@@ -1,4 +1,4 @@
-"""What a policy earns in an environment, by playing it, and a picture of one episode."""
+"""The return of a policy in an environment, by playing it, and a picture of one episode."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lowswitch.show.report import half_width
 
 
 class Rollouts(NamedTuple):
-    """What a policy earned in some episodes: a Monte-Carlo estimate of its value."""
+    """The returns of a policy in some episodes: a Monte-Carlo estimate of its value."""
 
     returns: np.ndarray  # [episodes]  in the environment's units
     lengths: np.ndarray  # [episodes]  steps until an episode was over
@@ -105,14 +105,16 @@ def evaluate_policy(
     reward_range: tuple[float, float] | None = None,
     **options: Any,
 ) -> Rollouts:
-    """Play a policy and report what it earns; nothing is learned.
+    """Play a policy and report its returns; nothing is learned.
+
+    Each episode is reset with a number made of the seed and its own number, so a vector environment
+    gives the same returns. If the environment publishes its tables,
+    `ls.from_gymnasium(...).evaluate(policy)` is exact.
 
     policy: a learner or the result of `learn`, whose deployed policy is played, a mixture by
     drawing a member for each episode; or a table [H, S + 1], or a LinearPolicy with its `features`.
-    env: an environment, a vector of them, or a name for `gymnasium.make`. Each episode is reset
-    with a number made of the seed and its own number, so a vector gives the same returns.
-    reward_range: by default the range of the learner; it is needed where returns do not vary. Where
-    the environment publishes its tables, `ls.from_gymnasium(...).evaluate(policy)` is exact.
+    env: an environment, a vector of them, or a name for `gymnasium.make`. reward_range: by default
+    the range of the learner; it is needed if returns do not vary.
     """
     env, episodes = (
         environment(env, evaluate_policy, **options),
