@@ -1,6 +1,6 @@
 """What a run costs that starts from a policy somebody chose: protocol and trial, on ten problems.
 
-    python benchmarks/few/trial.py [--budgets 10 2 5 30] [--seeds 4] [--json FILE]
+    python benchmarks/few/trial.py [--budgets 10 2 5 30] [--seeds 16] [--json FILE]
     python benchmarks/few/trial.py --budgets 10 --careful 0.05 0.1 0.2 [--json FILE]
 
 The initial policy is optimal, wrong in 15 % of the rows, or random; or there is none. Dates are
@@ -118,7 +118,7 @@ def main() -> None:
     parser = bench.parser(__doc__)
     parser.add_argument("--budgets", type=int, nargs="*", default=(10, 2, 5, 30))
     parser.add_argument("--rules", nargs="*", choices=[*RULES], default=[*RULES])
-    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=16)
     parser.add_argument("--careful", type=float, nargs="*", metavar="SHARE", help="other shares")
     options = parser.parse_args()
     if options.careful:
