@@ -24,6 +24,8 @@ _DOCS = (
     "adding",
     "bench",
     "ledger",
+    "evidence",
+    "record",
     "bounds",
     "price",
     "service",

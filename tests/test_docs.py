@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import json
 import math
+import os
 import re
 import shlex
 import subprocess
@@ -84,7 +85,7 @@ PROGRAMS = [
         for name in (
             *("index", "process", "research", "gymnasium", "sb3", "tutorial", "few", "ledger"),
             *("features", "features-board", "evaluation", "concurrent", "choosing", "adding"),
-            *("bounds", "problems"),
+            *("bounds", "problems", "howto"),
         )
     ),
 ]
@@ -100,6 +101,8 @@ def test_the_python_of_a_page_runs_and_prints_what_it_shows(name, tmp_path, monk
         elif language == "python":
             exec(compile(text, name, "exec"), namespace)
             printed = capsys.readouterr().out
+        elif language == "sh":
+            run_shell(text)
         elif language == "text" and printed:
             assert_prints(printed, text)
             printed = None
@@ -131,6 +134,12 @@ def run_script(text):
     return subprocess.run(
         [sys.executable, "script.py"], capture_output=True, text=True, check=True
     ).stdout
+
+
+def run_shell(text):
+    """Run the commands of a block with the `lowswitch` of this environment."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    subprocess.run(["bash", "-euc", text], env={**os.environ, "PATH": path}, check=True)
 
 
 def test_the_commands_print_what_their_page_shows(tmp_path, monkeypatch, capsys):
