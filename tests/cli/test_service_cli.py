@@ -243,11 +243,13 @@ def test_compiling_writes_no_plain_line_into_the_log(tmp_path, monkeypatch, caps
 
 def test_the_commands_of_the_page_are_commands():
     root = Path(__file__).parents[2]
-    pages = [root / "docs" / name for name in ("operations.md", "around.md")]
+    pages = [root / "docs" / name for name in ("operations.md", "around.md", "howto.md")]
     units = sorted((root / "packaging").glob("*.service"))
     texts = [path.read_text(encoding="utf-8") for path in (*pages, *units)]
-    found = [re.findall(r"```(?:sh|ini)\n(.*?)```", text, re.DOTALL) for text in texts[:2]]
-    text = "\n".join([*(line for some in found for line in some), *texts[2:]])
+    found = [
+        re.findall(r"```(?:sh|ini)\n(.*?)```", text, re.DOTALL) for text in texts[: len(pages)]
+    ]
+    text = "\n".join([*(line for some in found for line in some), *texts[len(pages) :]])
     lines = re.findall(
         r"^ *(?:ExecStart=|\S*\$\(|as_|podman .* exec -T ledger )?(?:/opt/lowswitch/bin/)?"
         r"lowswitch ([^|)<>\n]*)",
@@ -259,7 +261,9 @@ def test_the_commands_of_the_page_are_commands():
         syntax.parser(commands.COMMANDS).parse_args(shlex.split(line))
 
 
-@pytest.mark.parametrize("name", ["operations", "around", "service", "security"])
+@pytest.mark.parametrize(
+    "name", ["operations", "around", "service", "security", "howto", "record", "evidence", "ledger"]
+)
 def test_links_to_a_section_name_a_heading(name):
     docs = Path(__file__).parents[2] / "docs"
     text = (docs / f"{name}.md").read_text(encoding="utf-8")
