@@ -99,7 +99,7 @@ class Card:
 SETTING = (
     f"version {VERSION}: {len(PROBLEMS)} problems, {EPISODES:,} episodes, {SEEDS} seeds;"
     " exact regret over the best known, geometric mean over the problems; a regret below"
-    f" {FLOOR:.0%} of that of uniform play counts as {FLOOR:.0%}"
+    f" {FLOOR:.0%} of the regret of uniform play counts as {FLOOR:.0%}"
 )
 
 

@@ -122,7 +122,7 @@ def _results(data: Any) -> dict[str, dict[int, Cell]]:
 
 
 def _why_impossible(name: str, budget: int, cell: Cell) -> str:
-    """What is wrong with a cell; nothing if it could be true."""
+    """The fault of a cell; empty if it could be true."""
     mdp = problem(name)
     most = EPISODES * (mdp.optimal_value() - lowest_value(name)) * (1 + 1e-9) + 1e-6
     rows = mdp.horizon * mdp.states
@@ -155,7 +155,7 @@ def lowest_value(name: str) -> float:
 
 
 def read_entry(path: str | os.PathLike[str]) -> Entry:
-    """A submission, or an error that says what is wrong with it."""
+    """A submission, or an error that names its fault."""
     try:
         return Entry.from_dict(json.loads(read_bytes(path)))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:

@@ -168,7 +168,7 @@ def _name_of(make: Maker) -> str:
 
 
 def differing(entry: Entry, cells: Sequence[tuple[str, int]]) -> str:
-    """What is not as an entry says when cells of it are measured again; empty if all is."""
+    """The differences between an entry and new measurements of some of its cells, if any."""
     code = _code(entry.algorithm)
     if code != entry.code:
         return (

@@ -48,8 +48,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "choices": ("drop", "optimistic", "hold"),
         "default": "drop",
     },
-    "--patience": {"help": "A ticket expires after so many later ones.", "type": int},
-    "--patience-days": {"help": "A ticket expires after so many days.", "type": float},
+    "--patience": {"help": "A ticket expires after this many later tickets.", "type": int},
+    "--patience-days": {"help": "A ticket expires after this many days.", "type": float},
     "--forecast": {
         "help": "The plan.json of `lowswitch plan`: the console shows it beside what happens.",
         "metavar": "FILE",
@@ -64,11 +64,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "choices": ("open", "waiting", "learned", "missing", "refused"),
         "default": "open",
     },
-    "--site?": {"help": "Only those of this site."},  # where it may be left out
+    "--site?": {"help": "Only tickets of this site."},  # where it may be left out
     "--site": {"help": "Who plays the episode.", "required": True},
     "--request": {"help": "A name of the episode that the site keeps.", "required": True},
     "--request?": {"help": "A name for this that you keep; sent again, it is done once."},
-    "--ticket": {"help": "What ask gave.", "required": True},
+    "--ticket": {"help": "The ticket that ask printed.", "required": True},
     "--state": {
         "help": "The states, in order: well,ill,well. With features the vector of each step, with"
         " spaces between its numbers and commas between steps: '37.5 120 80'."
@@ -79,7 +79,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--context": {
         "help": "The features of a case, with spaces between the numbers; its action is printed."
     },
-    "--action": {"help": "The actions; without it those of the policy of the ticket."},
+    "--action": {"help": "The actions (default: the actions of the ticket's policy)."},
     "--reward": {"help": "The rewards: 0,0.5,1."},
     "--ended": {
         "help": "How the episode ended (default: %(default)s).",
@@ -117,7 +117,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "required": True,
     },
     "--rows!": {
-        "help": "Rows as step:state, with commas between them; with features there are none."
+        "help": "Rows as step:state, with commas between them; not for runs with features."
     },
     "--instead": {"help": "What a row plays instead, if it plays one of them now."},
     "--never": {
@@ -140,7 +140,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "required": True,
     },
     "--number": {"help": "The number of the motion.", "type": int, "required": True},
-    "--visits": {"help": "Hold the rows for so many visits.", "type": int},
+    "--visits": {"help": "Keep the rows as they are for this many visits.", "type": int},
     "--early": {
         "help": "Propose before the next date, too; this spends one of the budget.",
         "action": "store_true",
@@ -547,7 +547,7 @@ def verify(options: argparse.Namespace) -> Any:
 
 
 def _known(options: argparse.Namespace) -> list[Any]:
-    """What is known of a ledger from outside: hashes and anchors."""
+    """Hashes and anchors that were kept outside of a ledger."""
     from lowswitch.ledger.anchors import expected, trusted
 
     if options.key is not None and options.anchors is None:

@@ -74,7 +74,7 @@ _BY = argument("--by", default="command line", help="Who does this (default: %(d
         "--log-level",
         choices=("debug", "info", "warning", "error", "off"),
         default="info",
-        help="What is logged on standard error, a line of JSON each (default: %(default)s).",
+        help="The lowest level to log, as JSON on standard error (default: %(default)s).",
     ),
     argument(
         "--key-file",

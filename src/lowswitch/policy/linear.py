@@ -252,9 +252,9 @@ class LinearPolicy(Members):
         return self._changed(allowed=kept, protocol=self.protocol.without(gone))
 
     def beside(self, protocol: LinearPolicy, members: int, most: int | None = None) -> LinearPolicy:
-        """The last drawn members, at most so many, as a trial beside a protocol.
+        """At most `most` of the last drawn members, as a trial beside a protocol.
 
-        members: how many there are with those that follow the protocol.
+        members: how many there are, including the followers of the protocol.
         """
         kept = self._drawn if most is None else min(most, self._drawn)
         columns = slice(self._drawn - kept, None)

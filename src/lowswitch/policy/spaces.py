@@ -1,7 +1,7 @@
-"""What an environment observes, takes and pays, beside the numbers that a learner knows.
+"""The observations, actions and rewards of an environment, beside the numbers of a learner.
 
-Nothing here needs Gymnasium: a learner carries its spaces, and its file does, so that whoever loads
-it can give it the observations of the environment and gets actions of the environment.
+Nothing here needs Gymnasium: a learner carries its spaces, and its file does, so a learner
+that is loaded takes observations of the environment and returns its actions.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Numbering:
 
 
 class Observations(Protocol):
-    """How a learner sees what is observed: a `Numbering`, or a feature map."""
+    """How a learner sees observations: a `Numbering`, or a feature map."""
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -232,7 +232,7 @@ class Spaces:
         return self.actions.element(number)
 
     def contexts(self, observations: Any) -> tuple[list[Any], bool]:
-        """What is seen of one observation or of several, and whether it is one."""
+        """The learner's view of one observation or of several, and whether it is one."""
         shape = self.observations.shape
         if shape is not None and isinstance(observations, np.ndarray | list):
             axes = np.ndim(observations)

@@ -1,4 +1,4 @@
-"""The paper, claim by claim: what it says, what was measured, and a grade by stated rules."""
+"""The paper, claim by claim: the claim, the measurement, and a grade by stated rules."""
 
 from __future__ import annotations
 

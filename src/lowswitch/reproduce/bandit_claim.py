@@ -105,7 +105,7 @@ def switch_order(*, A: int, T: int, alpha: float) -> float:
 
 
 def _gaps(means: Any) -> np.ndarray:
-    """The best mean less that of each worse arm."""
+    """The best mean minus the mean of each worse arm."""
     gaps: np.ndarray = np.max(means) - np.asarray(means)
     return gaps[gaps > 0]
 
@@ -156,8 +156,7 @@ def _worst(
 ) -> tuple[float, str]:
     """The largest measure over these learners and all settings, and where it was found.
 
-    The measure is given the runs of the learner and those of UCB1. One that is no number counts as
-    the largest.
+    The measure takes the runs of the learner and the runs of UCB1. NaN counts as the largest.
     """
     found = [
         (measure(row[label], row["UCB1"]), f"{label}, setting {setting}")

@@ -64,7 +64,7 @@ def _written(formula: str) -> Written:
 
 
 class _Reader:
-    """Reads a formula from the left; what is read is taken off the tokens."""
+    """Reads a formula from the left, and removes the tokens that it has read."""
 
     def __init__(self, formula: str) -> None:
         self.formula = formula

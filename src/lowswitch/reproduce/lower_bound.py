@@ -116,7 +116,7 @@ def where_visited(need: np.ndarray, generator: np.random.Generator) -> np.ndarra
 def visited_rows(need: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """The rows h S + x that are visited in one episode after the other.
 
-    They are so many that each row can fail as often as it must.
+    They suffice for each row to fail as often as it must.
     """
     H, S = need.shape
     episodes = math.ceil(S * (need.max() + 2 * math.log(H * S) + 2))

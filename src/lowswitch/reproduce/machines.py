@@ -31,7 +31,7 @@ BASELINE, BASELINE_MACHINES = "UCB-H", (1, 10, MANY)
 
 
 class RoundsCase(NamedTuple):
-    """One concurrent run: what is played, by how many machines, and under which rule."""
+    """One concurrent run: the problem and learner, the number of machines, and the rule."""
 
     problem: str
     learner: str
@@ -136,12 +136,13 @@ def history_of(runs: Runs, seed: int) -> History:
 
 
 def count_rounds(history: History, episodes: int, machines: int) -> int:
-    """How many rounds M machines need for these episodes if what they play past a deployment is
-    thrown away: the sum over deployments of ceil(L / M).
+    """The rounds that M machines need if episodes played past a deployment are thrown away.
+
+    It is the sum over deployments of ceil(L / M).
 
     The learner is told the machines' episodes in order, up to the one after which the policy
-    changes. So the path is that of the sequential run, and the L episodes between two deployments
-    take ceil(L / M) rounds: Bai et al. 2019, proof of Theorem 5, with real changes for triggers.
+    changes. So the path equals the sequential run, and the L episodes between two deployments take
+    ceil(L / M) rounds: Bai et al. 2019, proof of Theorem 5, with real changes for triggers.
     """
     ends = np.append(np.unique(history.episode) + 1, episodes)
     lengths = np.diff(ends, prepend=0)

@@ -286,7 +286,7 @@ def _fewer_finding(counts: Counted, model: str, episodes: int) -> Finding:
 
 
 def _ratios(counts: Counted, model: str) -> list[float]:
-    """The mistakes of Q-learning over those of CMBIE at the same scale, wherever either has any."""
+    """The mistakes of Q-learning over the mistakes of CMBIE at the same scale, if any."""
     ratios = []
     for case in (case for case in counts if case.learner == model):
         few = counts[case].mistakes[TYPICAL:]

@@ -42,7 +42,7 @@ def near_optimal(lab: Lab, problem: str, eps_share: float) -> NearOptimal:
 
 
 def losing_actions(mdp: TabularMDP, policy: np.ndarray, eps: float) -> float:
-    """How many actions of an episode lose more than eps by themselves, in the mean.
+    """The average number of actions per episode that lose more than eps by themselves.
 
     It is the value of the policy in a problem that pays 1 for each of them.
     """

@@ -329,7 +329,7 @@ def _switch_excess(runs: Runs) -> float:
 
 
 def first_policy_share(runs: Runs) -> float:
-    """The regret over that of keeping the first policy; infinite if that one was optimal."""
+    """The regret over the regret of the initial policy; infinite if that policy was optimal."""
     first = float(runs.curves.regret[:, 0].mean() / runs.curves.episodes[0])
     return float(runs.regret.mean() / runs.episodes / first) if first > 0 else float("inf")
 

@@ -77,5 +77,5 @@ def exponent(times: np.ndarray, costs: np.ndarray) -> float:
 
 
 def exponent_of(curves: Any, name: str) -> float:
-    """The exponent with which a cost of some runs grows, in the mean over the runs."""
+    """The exponent with which a cost grows, averaged over the runs."""
     return exponent(curves[0], getattr(curves, name).mean(axis=0))

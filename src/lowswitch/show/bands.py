@@ -20,7 +20,7 @@ _RESAMPLES = 1_000
 
 
 def band_of(curves: np.ndarray, kind: Band) -> tuple[np.ndarray, np.ndarray]:  # [C], [C]
-    """The lower and the upper end of the band of curves [seeds, C]; NaN where there is none.
+    """The lower and the upper end of the band of curves [seeds, C]; NaN if there is no band.
 
     "quantiles" says where single seeds lie, and does not shrink with their number. The other two
     say how well the mean is known: by Student's t, or by resampling the seeds.

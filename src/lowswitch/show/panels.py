@@ -135,7 +135,7 @@ def words_of(name: str, runs: Iterable[Runs]) -> tuple[str, str]:
 def ratio_of_means(
     run: Runs, base: Runs, name: str
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:  # [C], ([C], [C])
-    """The mean of a cost over that of another run with the same noise, and its 95 % interval.
+    """The ratio of the mean costs of two runs with the same noise, and its 95 % interval.
 
     The interval resamples the seeds, each with both of its runs. NaN where a mean is not above 0.
     """
@@ -160,7 +160,7 @@ def draw_ratio(
     *,
     plain: bool = False,
 ) -> None:
-    """Draw the mean cost of each run over that of the run that `look.ratio_to` names."""
+    """Draw the mean cost of each run divided by the mean cost of the run `look.ratio_to`."""
     base = runs[checked_base(runs, look)]
     if name == "regret" and LOSS in (run.measure for run in runs.values()):
         raise ValueError(

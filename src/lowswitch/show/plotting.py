@@ -64,17 +64,17 @@ def plot(
     several: a mapping of labels to runs, a sequence of runs or of pairs of a label and runs, or one
     of them, which `label` may name. Runs on different problems have a row of panels for each
     problem. what: one of the three costs, or several; by default all. x: what they are drawn
-    against. ax: Axes of your own to draw one cost into, regret by default; colours, grid and frame
-    are then those of your Axes. scale: which axes are logarithmic. Colours are those of your
-    matplotlib style where you have set one.
+    against. ax: Axes of your own to draw one cost into, regret by default; your Axes then set
+    colours, grid and frame. scale: which axes are logarithmic. A matplotlib style that you have set
+    determines the colours.
 
     A line is the mean over the seeds; against another cost than episodes there is a mean only.
     band: around it, "quantiles" reaches from the 10 % to the 90 % quantile of the seeds, "interval"
     is Student's 95 % interval of the mean, "bootstrap" the same by resampling the seeds, and "none"
     draws none; the legend names it. guides: "sqrt" and "log" add lines that grow like √K and log K
-    and meet the least regret at the end. ratio_to: the label of a run, by whose mean regret that of
-    the others is divided, in a panel of its own. Its band resamples seeds, each with both of its
-    runs.
+    and meet the least regret at the end. ratio_to: the label of a run; another panel
+    divides the mean regret of the others by the mean regret of this one. Its band resamples seeds,
+    each with both of its runs.
     """
     look = Look.of(x, scale, band, guides, ratio_to)
     if played := _of_environments(several, label):
@@ -216,7 +216,7 @@ def _labelled(several: Any, label: str | None) -> list[tuple[str, Runs]]:
 
 
 def _require_runs(given: Any) -> None:
-    """Refuse what are no runs, with the way out."""
+    """Refuse objects that are not runs, and say what to pass."""
     if hasattr(given, "algorithm") and (hasattr(given, "curves") or hasattr(given, "returns")):
         return
     if hasattr(given, "algorithms"):

@@ -86,9 +86,9 @@ def needs_loading(kernel: Any) -> bool:
 class Progress:
     """A bar with a rate and the time left.
 
-    On a terminal it is redrawn in place, and elsewhere, as in a log file, it is a line every 30 s;
-    what is waited for is said there after 5 s already. It is a context manager, which clears its
-    line on a terminal at the end.
+    On a terminal it is redrawn in place. Elsewhere, as in a log file, it is a line every 30 s, and
+    the reason for a wait is printed after 5 s. It is a context manager, which clears its line on a
+    terminal at the end.
     """
 
     opened: ClassVar[list[Progress]] = []  # those that have begun and not ended, outermost first
@@ -138,7 +138,7 @@ class Progress:
                     self._draw(words if self._is_wide(words) else f"{self.label}  {words}")
 
     def end_note(self) -> None:
-        """What was waited for is there."""
+        """End the wait, and clear its line."""
         self._stop_counting()
         self._draw("")
 
@@ -205,7 +205,7 @@ def _is_terminal() -> bool:
 
 
 def say(text: str, *, show: bool | None = None) -> None:
-    """Write a line for whoever looks, if there is something to say."""
+    """Write a line, if there is something to say."""
     if text and (_is_terminal() if show is None else show):
         with suppress(AttributeError, OSError, ValueError):
             print(text, file=sys.stderr, flush=True)

@@ -291,7 +291,7 @@ def _problem(run: ConcurrentRun) -> str:
 
 
 def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> Table:
-    """The costs of each learner beside those of its every-visit baseline."""
+    """The costs of each learner beside the costs of its every-visit baseline."""
     rows = []
     for label, run in runs.items():
         cells = [label, mean_and_interval(run.regret)]
@@ -347,7 +347,7 @@ def name_band(axes: Axes, words: str) -> None:
 
 
 def line_style(i: int) -> dict[str, Any]:
-    """The colour and the dashes of the i-th line: ours, or those of a style that is set."""
+    """The colour and the dashes of the i-th line: ours, or from a style that is set."""
     import matplotlib
 
     cycle = matplotlib.rcParams["axes.prop_cycle"]
@@ -363,7 +363,7 @@ def positive(values: Any) -> np.ndarray:
 
 
 def blank_figure(width: float, height: float) -> Figure:
-    """A figure of so many inches that makes room for what is drawn beside its panels."""
+    """A figure of this size in inches that makes room for drawings beside its panels."""
     from lowswitch.show.notebook import ShownFigure
 
     return ShownFigure(figsize=(width, height), layout="constrained")

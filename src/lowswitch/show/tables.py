@@ -24,8 +24,8 @@ _OF_THE_MACHINE = ("steps/s", "pulls/s")  # columns that say nothing of an algor
 
 
 def chosen_names(known: Iterable[str], columns: Sequence[str] | None) -> list[str]:
-    """The names of the columns that are wanted, by default all; those of two words may be joined by
-    an underscore or a space.
+    """The names of the wanted columns, by default all. The words of a name may be joined by an
+    underscore or a space.
     """
     names = list(known)
     if columns is None:
@@ -66,8 +66,8 @@ class Table(Summary):
     def text(self, width: int | None = None) -> str:
         """Aligned columns.
 
-        Where these are wider than `width` characters, rows and columns are exchanged, and where
-        that is too wide as well, each cell has a line of its own.
+        If these are wider than `width` characters, rows and columns are exchanged. If that is
+        still too wide, each cell has its own line.
         """
         columns = tuple(zip(self.header, *self.rows, strict=True))
         bodies = (

@@ -146,7 +146,7 @@ def printed_switch_threshold(*, H: int, S: int, A: int) -> float:
 def corrected_switch_threshold(*, H: int, S: int, A: int) -> float:
     """H S (3 (A + 1) / 8 - 1) switches.
 
-    At or below it, regret >= K H / 4 on the paper's own family, in the mean over a*.
+    At or below it, regret >= K H / 4 on the paper's own family, on average over a*.
     """
     return H * S * (3 * (A + 1) / 8 - 1)
 
@@ -154,8 +154,8 @@ def corrected_switch_threshold(*, H: int, S: int, A: int) -> float:
 def lower_bound_regret(*, H: int, S: int, A: int, K: int, switches: float) -> float:
     """K (H - 2 (H + N_sw / S) / (A + 1)), or 0.
 
-    It is a lower bound on the mean regret, over the family M_{a*}, of a learner with so many
-    switches.
+    It is a lower bound on the mean regret, over the family M_{a*}, of a learner with
+    `switches` switches.
     """
     return K * max(0.0, H - 2 * (H + switches / S) / (A + 1))
 
@@ -178,7 +178,7 @@ def error_accumulation(i: int, H: int, schedule: UCB2, limit: int) -> float:
 
     The sum is exact up to t = limit and bounded beyond. It is over t >= i of alpha_s^i with s = t
     where no trigger lies in [i, t], else s the last trigger up to t. The tail of the plain sum is
-    what is left of 1 + 1/H; beyond `limit` each of its terms grows by at most (1 + (H + 1) /
+    the rest of 1 + 1/H; beyond `limit` each of its terms grows by at most (1 + (H + 1) /
     s)^(eta s) <= exp(eta (H + 1)).
     """
     triggers = schedule.triggers(horizon=H, limit=limit)

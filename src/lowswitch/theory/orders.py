@@ -1,7 +1,7 @@
 """The published orders of every recipe's regret, local switches and deployments, as numbers.
 
-An order is what stands inside the O of its source. Constants are 1, logarithms are as printed, and
-where only an O~ is published there are none. So orders may be compared in shape but not in height.
+An order is the expression inside the O of its source. Constants are 1, and logarithms are as
+printed; an O~ has no logarithms. So orders may be compared in shape but not in height.
 All are for transitions that depend on the step. Where the source has stationary ones, HS stands
 here for its S, since a problem of H steps is a stationary one of H S states.
 
@@ -170,7 +170,7 @@ def entries_known(size: Setting) -> float:
 
 
 def every_row_of(deployments: Order) -> Order:
-    """The local switches of a planner with so many deployments."""
+    """The local switches of a planner with this many deployments."""
 
     def order(size: Setting) -> float:
         """H S times the deployments: a plan may change every row."""
@@ -186,7 +186,7 @@ def every_row_of(deployments: Order) -> Order:
 class Published:
     """The orders of one recipe with its published schedule at c = 1.
 
-    regret is None where no order of the regret is published.
+    regret is None if no order of the regret is published.
     """
 
     regret: Order | None
