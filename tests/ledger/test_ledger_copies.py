@@ -1,5 +1,6 @@
 """Backups, copies into another database, read-only media, and runs that are extended or ended."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -78,6 +79,66 @@ def test_a_copy_of_postgresql_is_one_file_that_is_whole_alone(tmp_path, postgres
     with Ledger.open(moved, read_only=True) as alone:
         assert alone.verify(progress=False).whole
         assert alone.store.execute("PRAGMA journal_mode") == [("delete",)]
+
+
+def damaged(path, sql):
+    """A ledger of 30 episodes with a snapshot, in whose file somebody ran a statement."""
+    ledger = made(path)
+    play(ledger, 30, decide=approve)
+    ledger.save_snapshot()
+    ledger.ask("here", "the last")
+    ledger.close()
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE snapshots SET tally = learner",
+        "UPDATE tickets SET site = 'there' WHERE number = 7",
+        "DELETE FROM tickets WHERE number = 9",
+    ],
+)
+def test_a_ledger_whose_events_are_whole_is_rebuilt_from_them(tmp_path, capsys, sql):
+    path, plain, mended = (tmp_path / f"{name}.db" for name in ("run", "plain", "mended"))
+    damaged(path, sql)
+    assert run(capsys, "ledger", "copy", path, "--to", plain)[0] == 3  # as it is: evidence
+    code, out, _ = run(capsys, "ledger", "copy", path, "--to", mended, "--rebuild", "--json")
+    assert (code, json.loads(out)["whole"]) == (0, True)
+    with Ledger.open(path) as before, Ledger.open(mended) as after:
+        assert after.store.head() == before.store.head()  # so anchors and sites' hashes still hold
+        assert after.ask("here", "the last").number == 31
+        play(after, 3)
+        assert after.verify(progress=False).whole
+
+
+def test_a_ledger_with_a_bad_event_is_not_rebuilt(tmp_path, capsys):
+    path, mended = tmp_path / "run.db", tmp_path / "mended.db"
+    damaged(path, "UPDATE events SET body = replace(body, '1.0', '0.0') WHERE seq > 20")
+    code, _, error = run(capsys, "ledger", "copy", path, "--to", mended, "--rebuild")
+    assert (code, "its hash is not that of its text" in error) == (3, True)
+    assert list(tmp_path.glob("mended.db*")) == []
+
+
+def test_a_malformed_file_is_not_said_to_lack_room(tmp_path, capsys):
+    """A page of tickets is overwritten: the events can still be read."""
+    path, mended = tmp_path / "run.db", tmp_path / "mended.db"
+    damaged(path, "UPDATE tickets SET version = version")
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'tickets'"
+        ).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    with open(path, "r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * 200)
+    code, out, _ = run(capsys, "ledger", "verify", path, "--json")
+    said = json.loads(out)["what"]
+    assert (code, "malformed" in said, "room" in said) == (3, True, False)
+    assert "--rebuild" in said
+    assert run(capsys, "ledger", "copy", path, "--to", mended, "--rebuild")[0] == 0
 
 
 def test_a_copy_whose_log_cannot_be_brought_in_is_refused(tmp_path, postgres, capsys, monkeypatch):

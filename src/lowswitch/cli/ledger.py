@@ -8,6 +8,7 @@ import json
 import warnings
 from collections.abc import Callable
 from contextlib import closing, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +167,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--move": {
         "help": "If the copy is whole, rename the original to end in .moved, so that nobody goes on"
         " with it. A ledger that is being served is refused.",
+        "action": "store_true",
+    },
+    "--rebuild": {
+        "help": "Copy the record alone: make tickets anew from the events, and leave out snapshots."
+        " This mends a ledger whose events are whole.",
         "action": "store_true",
     },
     "--more": {"help": "How many more tickets may be issued.", "type": int, "required": True},
@@ -610,15 +616,17 @@ def backup(ledger: Ledger, options: argparse.Namespace) -> Any:
     return {"file": str(path), "whole": verdict.whole, "verdict": verdict.what, "removed": gone}
 
 
-@_command("--to", "--move")
+@_command("--to", "--move", "--rebuild")
 def copy(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Copy the ledger into another database, such as from a file to PostgreSQL, and verify."""
     from lowswitch.ledger.address import printable
+    from lowswitch.ledger.audit import issued
     from lowswitch.ledger.copies import copy as copied
     from lowswitch.ledger.copies import moving
 
+    tickets = partial(issued, ledger) if options.rebuild else None
     with moving(options.address) if options.move else nullcontext() as rename:
-        copied(ledger.store, options.to)
+        copied(ledger.store, options.to, tickets)
         verdict = _verified(options.to, options)
         left = rename() if rename and verdict.whole else None
     original = f"the original is now {left!r}"

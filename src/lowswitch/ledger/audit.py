@@ -57,6 +57,13 @@ def verify(
     return walk.verdict(total, head, unused)
 
 
+def issued(ledger: Reading) -> list[StoredTicket]:
+    """The tickets as they must be stored, by a replay of the events alone."""
+    walk = _Walk(ledger.events)
+    walk.through(ledger.store.head()[0], {}, progress=False)
+    return [walk.ticket(number) for number in range(1, len(walk.issued) + 1)]
+
+
 def _earlier(ledger: Reading) -> Iterator[Known]:
     """What each earlier `verify` of the service found, as far as that can be read."""
     with suppress(BrokenError, StorageError):

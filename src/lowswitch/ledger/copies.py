@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from lowswitch.io.files import owning
 from lowswitch.ledger.address import file_of, is_postgres, printable, store_at
 from lowswitch.ledger.errors import LedgerError, StorageError
 from lowswitch.ledger.events import GENESIS, read_event
-from lowswitch.ledger.store import COMPANIONS, SCHEMA, UPGRADES, Store
+from lowswitch.ledger.store import COMPANIONS, DERIVED, SCHEMA, UPGRADES, Store, StoredTicket
 
 _TABLE = re.compile(r"CREATE TABLE (\w+) \((.*)\)", re.DOTALL)
 _NO_COLUMN = ("UNIQUE", "PRIMARY", "CHECK")
@@ -33,14 +33,26 @@ def tables(up_to: int) -> Iterator[tuple[str, list[str]]]:
             yield found[1], [name for name in names if name not in _NO_COLUMN]
 
 
-def copy(source: Store, address: str | Path) -> None:
-    """Copy everything into a new ledger at an address, as it is at one moment."""
+def copy(
+    source: Store,
+    address: str | Path,
+    tickets: Callable[[], Sequence[StoredTicket]] | None = None,
+) -> None:
+    """Copy everything into a new ledger at an address, as it is at one moment.
+
+    tickets: says which tickets the events issued. They are then stored in place of the source's
+    own tickets, and its snapshots are left out, so that the copy holds nothing but what the events
+    lead to.
+    """
     first = read_event(*source.event(1), 1, GENESIS)
     with closing(store_at(address, create=[first])) as target, source.unchanging():
         try:
             with target.transaction():
                 for name, columns in tables(source.found):
-                    _copy_table(source, target, name, columns)
+                    if tickets is None or name not in DERIVED:
+                        _copy_table(source, target, name, columns)
+                if tickets is not None:
+                    target.add_tickets(tickets())
             target.finish()
         except BaseException:
             target.remove()

@@ -255,9 +255,11 @@ class _Errors:
         if isinstance(error, sqlite3.DatabaseError):
             if "not a database" in str(error):
                 raise NotALedgerError(f"{str(self.path)!r} is no ledger ({error})") from error
+            way_out = "Try again when the disk works and has room"
+            if "malformed" in str(error):
+                way_out = "Copy it with 'lowswitch ledger copy --rebuild', or restore a backup"
             raise StorageError(
-                f"{str(self.path)!r} could not be used ({error}); nothing was saved. Try again when"
-                " the disk works and has room"
+                f"{str(self.path)!r} could not be used ({error}); nothing was saved. {way_out}"
             ) from error
         if isinstance(error, OSError):
             raise StorageError(f"cannot write {str(self.path)!r}: {error.strerror}") from error

@@ -25,6 +25,7 @@ SCHEMA = (
     "CREATE TABLE snapshots (seq BIGINT PRIMARY KEY, hash TEXT NOT NULL, facts TEXT NOT NULL,"
     " learner {bytes} NOT NULL, tally {bytes} NOT NULL)",
 )
+DERIVED = ("tickets", "snapshots")  # tables that follow from the events
 COMPANIONS = ("-wal", "-shm", "-journal")  # of a file that SQLite has open
 UPGRADES = {  # what a format adds to the one before it; 2 is `add_kinds`
     3: (
