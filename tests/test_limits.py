@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from scipy import sparse
 import lowswitch as ls
 from fuzz.doors import BadFleet, coordinates, sparse_table
 from lowswitch import bandits, checks, concurrent
+from lowswitch.algorithms import calendars, powers
 from lowswitch.concurrent import System
+from lowswitch.ledger import Ledger
 
 REWARDS = np.zeros((3, 2))
 TABLE = np.full((3, 2, 3), 1 / 3)
@@ -167,6 +170,41 @@ K = 2**31 - 2
 def test_schedules_are_bounded_before_they_are_built(schedule, message):
     with pytest.raises(ValueError, match=message):
         ls.Learner(ls.q_hoeffding(schedule=schedule), horizon=2, states=3, actions=2, episodes=K)
+
+
+@pytest.mark.parametrize("rule", [1, 2])
+def test_dates_are_bounded_before_they_are_built(rule):
+    algorithm = ls.few(deployments=10**6, rule=rule)
+    with pytest.raises(ValueError, match="dates for 1,000,000 deployments would take too long"):
+        ls.Learner(algorithm, horizon=2, states=3, actions=2, episodes=K)
+
+
+@pytest.mark.parametrize("rule", [1, 2])
+def test_a_thousand_deployments_in_a_million_episodes_are_little_work(tmp_path, monkeypatch, rule):
+    """The work is counted, not timed: roots of integers, and no decimals with thousands of digits.
+
+    Each integer has at most 20 bits per deployment, because K < 2^20.
+    """
+    count, bits, calls = 1000, [], []
+
+    def root(base, exponent):
+        bits.append(base.bit_length())
+        return powers.floor_power(base, exponent)
+
+    monkeypatch.setattr(calendars, "floor_power", root)
+    monkeypatch.setattr(powers, "Context", None)
+    algorithm = ls.few(deployments=count, rule=rule)
+    size = {"horizon": 3, "states": 4, "actions": 2, "episodes": 10**6}
+    sys.setprofile(lambda *event: calls.append(event[1]))
+    try:
+        ledger = Ledger.create(tmp_path / "run.db", algorithm, **size)
+    finally:
+        sys.setprofile(None)
+    ledger.close()
+    assert len(bits) <= 2 * count
+    assert max(bits) <= 20 * count
+    assert len(calls) < 3_000_000  # of functions; the first ledger of a process imports modules
+    assert (tmp_path / "run.db").stat().st_size < 2**18
 
 
 def test_a_huge_exponent_is_every_visit():

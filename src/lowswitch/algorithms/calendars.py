@@ -91,6 +91,11 @@ class Late(Whole):
         self, *, horizon: int, states: int, actions: int, episodes: int
     ) -> tuple[int, ...]:
         """The dates in a run of `episodes` episodes; a short run has fewer than asked for."""
+        if self.deployments > _MOST_DATES:
+            raise ValueError(
+                f"computing dates for {self.deployments:,} deployments would take too long; use at"
+                f" most {_MOST_DATES:,}, or give the dates yourself with deployments_at="
+            )
         size = {"horizon": horizon, "states": states, "actions": actions, "episodes": episodes}
         rule = explored_dates if self.explored else late_dates
         last = last_date(self.deployments, explored=bool(self.explored), **size)
@@ -150,11 +155,6 @@ def explored_dates(deployments: int, last: int) -> list[int]:
 
 def late_dates(deployments: int, last: int) -> list[int]:
     """2, 16, then a geometric sequence up to the last date."""
-    if deployments > _MOST_DATES:
-        raise ValueError(
-            f"computing dates for {deployments:,} deployments would take too long; use at "
-            f"most {_MOST_DATES:,}, or give the dates yourself with deployments_at="
-        )
     early = [date for date in _EARLY if 4 * date <= last][: max(0, deployments - 1)]
     first = early[-1] if early else 1
     steps = deployments - len(early)
