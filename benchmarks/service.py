@@ -8,7 +8,10 @@
     python benchmarks/service.py --kills 20    four client processes with 2,000 episodes each, the
                                                server killed (-9) so often, connections cut
                    --postgres                  the same with two servers on one PostgreSQL
-    python benchmarks/service.py --flood 8     /healthz while strangers pipeline requests
+    python benchmarks/service.py --flood 8     /healthz for so many seconds under each attack:
+                                               strangers who pipeline requests, come anew for
+                                               each, or say nothing; a learner that plans without
+                                               end; a site that repeats a contradicting report
     python benchmarks/service.py --demo        from `lowswitch serve --demo` to its first page
 
 Each adds its numbers to --json docs/numbers/service.json.
@@ -34,8 +37,9 @@ import numpy as np
 
 import bench
 import ledger as ledger_speed
+import lowswitch as ls
 from attacks import fuzz, soak
-from lowswitch.ledger import Client
+from lowswitch.ledger import Client, Ledger
 from lowswitch.service.access import Access
 from served import Process, Served
 
@@ -298,55 +302,144 @@ def resident(server):
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-# ---- strangers -----------------------------------------------------------------------------------
+# ---- attacks -------------------------------------------------------------------------------------
 
 
-async def stranger(port, data, end):
-    """Send requests without a token, as fast as they are taken, and read no answer to its end."""
-    while time.monotonic() < end:
-        with contextlib.suppress(OSError):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            reading = asyncio.create_task(reader.read())
-            with contextlib.suppress(OSError):
-                while time.monotonic() < end and not reading.done():
-                    writer.write(data)
-                    await writer.drain()
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
-            writer.transport.abort()
+LARGE = {"horizon": 10, "states": 200, "actions": 4, "episodes": 20_000}  # plans for seconds
+SILENT = 1500  # connections; the server takes 1,400
+STRANGE = b"GET /api/status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
-def strangers(port, seconds):
-    line = b"GET /api/status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+async def connected(port, count, end, use):
+    """Keep so many connections in use, each opened again when it ends."""
 
-    async def all_of_them():
-        end = time.monotonic() + seconds
-        await asyncio.gather(*(stranger(port, 2000 * line, end) for _ in range(CONNECTIONS)))
+    async def one():
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError, TimeoutError):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                try:
+                    async with asyncio.timeout(max(0, end - time.monotonic())):
+                        await use(reader, writer)
+                finally:
+                    writer.transport.abort()
 
-    asyncio.run(all_of_them())
+    await asyncio.gather(*(one() for _ in range(count)))
+
+
+async def pipeline(reader, writer):
+    """Send requests without a token, as fast as they are taken, until the server closes."""
+    reading = asyncio.create_task(reader.read())
+    try:
+        while not reading.done():
+            writer.write(2000 * STRANGE)
+            await writer.drain()
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+async def visit(reader, writer):
+    """Send one request without a token, and read its answer to the end."""
+    writer.write(STRANGE)
+    await reader.read()
+
+
+async def stay(reader, writer):
+    """Say nothing until the server closes."""
+    await reader.read()
+
+
+def contradicting(server):
+    """Send the same contradicting report again, each time when the last one is answered."""
+    report = dict(zip(ledger_speed.NAMES, server.contradiction, strict=True))
+    again = request_bytes("/api/tell", server.tokens["site"], {"reports": [report]})
+
+    async def repeat(reader, writer):
+        while True:
+            writer.write(again)
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(int(re.search(rb"content-length: (\d+)", head)[1]))
+
+    return repeat
+
+
+def planning(server, end):
+    with Client(f"http://127.0.0.1:{server.port}", server.tokens["operator"]) as client:
+        while time.monotonic() < end:
+            client.propose()
+
+
+def through(count, use):
+    """An attack over so many connections."""
+
+    def attack(server, end):
+        asyncio.run(connected(server.port, count, end, use(server)))
+
+    return attack
+
+
+ATTACKS = {
+    "idle": None,
+    "flooded": through(CONNECTIONS, lambda server: pipeline),
+    "visited": through(CONNECTIONS, lambda server: visit),
+    "silent": through(SILENT, lambda server: stay),
+    "contradicted": through(CONNECTIONS, contradicting),
+    "planned": planning,
+}
+
+
+def attackable(address):
+    """A server of a large run with 300 reports, tokens, and a report that contradicts one."""
+    ledger = Ledger.create(address, ls.few(deployments=20, asked=True), **LARGE)
+    generator, H = np.random.default_rng(0), LARGE["horizon"]
+    for number in range(300):
+        ticket = ledger.ask("north", f"r{number}").ticket
+        played = [generator.integers(0, LARGE[name], H).tolist() for name in ("states", "actions")]
+        ledger.tell(ticket, *played, generator.random(H).tolist())
+    ledger.close()
+    access = Access(str(address))
+    server = Process(address)
+    server.tokens = {
+        role: access.create(name="north", role=role, days=1) for role in ("site", "operator")
+    }
+    access.close()
+    server.contradiction = (ticket, *played, [0.5] * H)
+    return server.start()
 
 
 def flood(folder, seconds):
-    """How long /healthz takes while 64 connections pipeline requests without a token."""
-    address = folder / "flooded.db"
-    ledger_speed.fresh(address, 100).close()
-    server, found = Process(address).start(), {}
-    for name in ("idle", "flooded"):
-        if name == "flooded":
-            attack = multiprocessing.Process(target=strangers, args=(server.port, seconds + 2))
-            attack.start()
+    """How long /healthz takes while nothing happens, and under each of the attacks."""
+    server, found = attackable(folder / "attacked.db"), {}
+    planning(server, time.monotonic() + 1)  # compiles what planning needs
+    for name, attack in ATTACKS.items():
+        end = time.monotonic() + seconds + 1
+        if attack is not None:
+            context = multiprocessing.get_context("fork")
+            attacker = context.Process(target=attack, args=(server, end))
+            attacker.start()
             time.sleep(1)
-        times, end = [], time.monotonic() + seconds
-        while time.monotonic() < end:
-            begin = time.perf_counter()
-            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/healthz", timeout=120).read()
-            times.append(time.perf_counter() - begin)
-            time.sleep(0.01)
-        p50, p99 = np.percentile(times, (50, 99))
-        found[name] = {"p50 ms": 1000 * p50, "p99 ms": 1000 * p99, "max ms": 1000 * max(times)}
-    attack.join()
+        found[name] = {"load": os.getloadavg()[0]} | health(server, end)
+        if attack is not None:
+            attacker.join()
+        print(name, found[name], flush=True)
     server.stop()
     return found
+
+
+def health(server, end):
+    """Percentiles of the time that /healthz takes, asked every 10 ms, and how often it failed."""
+    times, failed = [], 0
+    while time.monotonic() < end:
+        begin = time.perf_counter()
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/healthz", timeout=120).read()
+        except OSError:
+            failed += 1
+        times.append(time.perf_counter() - begin)
+        time.sleep(0.01)
+    p50, p99 = (1000 * float(np.percentile(times, q)) for q in (50, 99))
+    facts = {"p50 ms": p50, "p99 ms": p99, "max ms": 1000 * max(times)}
+    return facts | {"asked": len(times), "failed": failed}
 
 
 # ---- the demo ------------------------------------------------------------------------------------
@@ -386,7 +479,7 @@ def main():
     parser.add_argument("--episodes", type=int, default=2000, help="of each client, with --kills")
     parser.add_argument("--pause", type=float, default=0.2, help="seconds between two of them")
     parser.add_argument("--postgres", action="store_true", help="kills of two servers on one")
-    parser.add_argument("--flood", type=float, default=0, help="seconds of pipelined requests")
+    parser.add_argument("--flood", type=float, default=0, help="seconds of each attack")
     parser.add_argument("--logs", action="store_true", help="reports a second with logs, without")
     parser.add_argument("--demo", action="store_true", help="seconds to the first page")
     options = parser.parse_args()

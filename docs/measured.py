@@ -632,22 +632,38 @@ def _logging(logs: dict[str, Any]) -> str:
     return f"{'; '.join(words)} ({logs['run'].split(', ')[1]})"
 
 
+_ATTACKS = {
+    "flooded": "strangers pipeline requests over 64 connections",
+    "visited": "strangers make 64 connections at a time, a new one for each request",
+    "silent": "strangers keep 1,500 connections open and say nothing",
+    "contradicted": "a site repeats one contradicting report over 64 connections",
+    "planned": "an operator asks for one proposal after another in a run with 2,000 rows",
+}
+
+
+def _healthy(flood: dict[str, Any], name: str) -> str:
+    """How long /healthz took under an attack, and how often it did not answer."""
+    found, idle = flood[name], flood["idle"]
+    took = f"`/healthz` took {found['p99 ms']:.0f} ms at p99, {idle['p99 ms']:.0f} ms when idle"
+    failed = f"; {found['failed']} of {found['asked']:,} requests were cut off"
+    return took + failed * (found["failed"] > 0)
+
+
 def _more_faults(service: dict[str, Any]) -> list[list[str]]:
-    """Two servers that are killed, strangers who flood the server, and its own description."""
+    """Two servers that are killed, attacks on the answer of /healthz, and its own description."""
     two, flood = service["kills of two"], service["flood"]
+    load = flood["run"].split(", ")[1]
     roles = [service["openapi"][role] for role in ("site", "reviewer", "operator")]
-    idle, flooded = (f"{flood[name]['p99 ms']:.0f} ms" for name in ("idle", "flooded"))
     return [
         [
             "the same with two servers on one PostgreSQL, one of which is killed at a time",
             _killed(two),
             "the same",
         ],
-        [
-            "strangers pipeline requests over 64 connections",
-            f"for some seconds, on two cores with {flood['run'].split(', ')[1]}",
-            f"`/healthz` took {flooded} at p99, {idle} when idle",
-        ],
+        *(
+            [what, f"for some seconds, on two cores with {load}", _healthy(flood, name)]
+            for name, what in _ATTACKS.items()
+        ),
         [
             "schemathesis makes requests from the description, in three roles",
             f"{sum(one['answers'] for one in roles):,} requests",

@@ -81,15 +81,15 @@ def test_a_copy_of_postgresql_is_one_file_that_is_whole_alone(tmp_path, postgres
         assert alone.store.execute("PRAGMA journal_mode") == [("delete",)]
 
 
-def damaged(path, sql):
-    """A ledger of 30 episodes with a snapshot, in whose file somebody ran a statement."""
-    ledger = made(path)
+def damaged(address, sql):
+    """A ledger of 30 episodes with a snapshot, in whose database somebody ran a statement."""
+    ledger = made(address)
     play(ledger, 30, decide=approve)
     ledger.save_snapshot()
     ledger.ask("here", "the last")
+    with ledger.store.transaction():
+        ledger.store.execute(sql)
     ledger.close()
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(sql)
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def damaged(path, sql):
         "DELETE FROM tickets WHERE number = 9",
     ],
 )
-def test_a_ledger_whose_events_are_whole_is_rebuilt_from_them(tmp_path, capsys, sql):
-    path, plain, mended = (tmp_path / f"{name}.db" for name in ("run", "plain", "mended"))
-    damaged(path, sql)
-    assert run(capsys, "ledger", "copy", path, "--to", plain)[0] == 3  # as it is: evidence
-    code, out, _ = run(capsys, "ledger", "copy", path, "--to", mended, "--rebuild", "--json")
+def test_a_ledger_whose_events_are_whole_is_rebuilt_from_them(address, tmp_path, capsys, sql):
+    plain, mended = tmp_path / "plain.db", tmp_path / "mended.db"
+    damaged(address, sql)
+    assert run(capsys, "ledger", "copy", address, "--to", plain)[0] == 3  # as it is: evidence
+    code, out, _ = run(capsys, "ledger", "copy", address, "--to", mended, "--rebuild", "--json")
     assert (code, json.loads(out)["whole"]) == (0, True)
-    with Ledger.open(path) as before, Ledger.open(mended) as after:
+    with Ledger.open(address) as before, Ledger.open(mended) as after:
         assert after.store.head() == before.store.head()  # so anchors and sites' hashes still hold
         assert after.ask("here", "the last").number == 31
         play(after, 3)
