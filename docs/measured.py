@@ -646,7 +646,7 @@ def _healthy(flood: dict[str, Any], name: str) -> str:
     found, idle = flood[name], flood["idle"]
     took = f"`/healthz` took {found['p99 ms']:.0f} ms at p99, {idle['p99 ms']:.0f} ms when idle"
     failed = f"; {found['failed']} of {found['asked']:,} requests were cut off"
-    return took + failed * (found["failed"] > 0)
+    return f"{took}{failed}" if found["failed"] else took
 
 
 def _more_faults(service: dict[str, Any]) -> list[list[str]]:
