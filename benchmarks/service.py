@@ -315,7 +315,7 @@ async def connected(port, count, end, use):
 
     async def one():
         while time.monotonic() < end:
-            with contextlib.suppress(OSError, TimeoutError):
+            with contextlib.suppress(OSError, EOFError):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 try:
                     async with asyncio.timeout(max(0, end - time.monotonic())):
@@ -358,15 +358,18 @@ def contradicting(server):
         while True:
             writer.write(again)
             head = await reader.readuntil(b"\r\n\r\n")
-            await reader.readexactly(int(re.search(rb"content-length: (\d+)", head)[1]))
+            size = int(re.search(rb"content-length: (\d+)", head)[1])
+            assert b"ConflictError" in await reader.readexactly(size)
 
     return repeat
 
 
 def planning(server, end):
-    with Client(f"http://127.0.0.1:{server.port}", server.tokens["operator"]) as client:
+    """Ask for one proposal after another."""
+    url, token = f"http://127.0.0.1:{server.port}", server.tokens["operator"]
+    with Client(url, token, timeout=120) as client:
         while time.monotonic() < end:
-            client.propose()
+            assert client.propose() is not None
 
 
 def through(count, use):
@@ -379,7 +382,7 @@ def through(count, use):
 
 
 ATTACKS = {
-    "idle": None,
+    "idle": lambda server, end: None,
     "flooded": through(CONNECTIONS, lambda server: pipeline),
     "visited": through(CONNECTIONS, lambda server: visit),
     "silent": through(SILENT, lambda server: stay),
@@ -396,6 +399,7 @@ def attackable(address):
         ticket = ledger.ask("north", f"r{number}").ticket
         played = [generator.integers(0, LARGE[name], H).tolist() for name in ("states", "actions")]
         ledger.tell(ticket, *played, generator.random(H).tolist())
+    ledger.propose(by="north")  # compiles what planning needs
     ledger.close()
     access = Access(str(address))
     server = Process(address)
@@ -409,20 +413,24 @@ def attackable(address):
 
 def flood(folder, seconds):
     """How long /healthz takes while nothing happens, and under each of the attacks."""
-    server, found = attackable(folder / "attacked.db"), {}
-    planning(server, time.monotonic() + 1)  # compiles what planning needs
-    for name, attack in ATTACKS.items():
-        end = time.monotonic() + seconds + 1
-        if attack is not None:
-            context = multiprocessing.get_context("fork")
-            attacker = context.Process(target=attack, args=(server, end))
-            attacker.start()
-            time.sleep(1)
-        found[name] = {"load": os.getloadavg()[0]} | health(server, end)
-        if attack is not None:
-            attacker.join()
-        print(name, found[name], flush=True)
-    server.stop()
+    server = attackable(folder / "attacked.db")
+    try:
+        return {name: attacked(server, name, seconds) for name in ATTACKS}
+    finally:
+        server.stop()
+
+
+def attacked(server, name, seconds):
+    """What /healthz does under one of the attacks, and the load of the machine before it."""
+    load, end = os.getloadavg()[0], time.monotonic() + seconds + 1
+    context = multiprocessing.get_context("fork")
+    attacker = context.Process(target=ATTACKS[name], args=(server, end))
+    attacker.start()
+    time.sleep(1)
+    found = {"load": load} | health(server, end)
+    attacker.join()
+    assert attacker.exitcode == 0, f"the attack did not go on to its end: {name}"
+    print(name, found, flush=True)
     return found
 
 
