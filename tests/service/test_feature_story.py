@@ -14,7 +14,7 @@ from lowswitch.ledger import Client, Feature, Ledger, LedgerError
 from lowswitch.ledger.client import Spooled
 from lowswitch.ledger.text import moved
 from lowswitch.policy.shape import Shape
-from lowswitch.service import vectors
+from lowswitch.service import effects, vectors
 from served import Served
 
 chromium = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
@@ -414,8 +414,9 @@ def test_the_choice_that_ends_a_trial_says_so():
     known = types.SimpleNamespace(terms=types.SimpleNamespace(word=str), case="part", protocol=True)
     row = {"usual_changes": 0, "trial": {"proposed": 0.0}}
     assert ("approve all", "End the trial") in vectors._options(known, row)
-    assert vectors.title(known, row) == "The end of the trial"
-    assert vectors.title(known, {"usual_changes": 0, "trial": {"proposed": 0.1}}) == "A trial"
+    assert effects.proposal_title(known, row) == "The end of the trial"
+    begins = {"usual_changes": 0, "trial": {"proposed": 0.1}}
+    assert effects.proposal_title(known, begins) == "A trial"
 
 
 @chromium

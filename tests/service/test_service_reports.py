@@ -125,7 +125,7 @@ def test_a_correction_is_bound_to_the_report_that_was_read(ward):
     read = re.search(r'name="read" value="(\w+)"', page)[1]
     ward.ledger.amend(ticket, **ILL | {"rewards": [0, 0, 0]}, by="another", reason="seen")
     status, _, body = ward.post("/amend", session, **fields, **SURE, read=read)
-    assert (status, "is not what you read" in body.decode()) == (409, True)
+    assert (status, "no longer what you read" in body.decode()) == (409, True)
 
 
 def test_a_correction_ends_requests_on_the_proposal_and_says_so(ward):

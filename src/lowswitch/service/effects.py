@@ -158,3 +158,13 @@ def unread(known: Known, view: ProposalView) -> dict[str, int]:
         "waiting": run.waiting,
         "later": max(0, total - still_open - run.waiting),
     }
+
+
+def proposal_title(known: Known, row: dict[str, Any]) -> str:
+    """A proposal in a few words: a policy, or a protocol and what becomes of the trial."""
+    if not known.protocol:
+        return "A new policy"
+    new = row.get("usual_changes", 1)
+    if not (trial := row.get("trial", {})).get("proposed"):
+        return "A new protocol" if new or not trial else "The end of the trial"
+    return "A new protocol and a trial" if new else "A trial"

@@ -9,7 +9,7 @@ from lowswitch.ledger.events import LEDGER
 from lowswitch.ledger.evidence import BY_WORTH
 from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import WORTHS, percent
-from lowswitch.service import display, effects, phrases, sheets, vectors
+from lowswitch.service import display, effects, phrases, sheets
 from lowswitch.service.effects import Known
 from lowswitch.service.journal import Journal
 from lowswitch.service.phrases import LABELS
@@ -75,7 +75,7 @@ def headline(known: Known, view: ProposalView) -> dict[str, Any]:
         usual = view.rows[0].get("usual_changes")
         return {
             "usual": "" if usual is None else f"{100 * usual:.0f} %",
-            "big": vectors.title(known, view.rows[0]),
+            "big": effects.proposal_title(known, view.rows[0]),
             "rest": "",
             "worth": worth_words(known),
         }

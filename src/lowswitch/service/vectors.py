@@ -27,7 +27,7 @@ def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
     said = [one["verdict"] for one in regions]
     return {
         "row": row,
-        "title": title(known, row),
+        "title": effects.proposal_title(known, row),
         "protocol": known.protocol,
         "trial": _trial(known, row) if known.protocol and "trial" in row else None,
         "drift": phrases.drift_words(row["drift"], known.terms) if "drift" in row else "",
@@ -40,16 +40,6 @@ def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
         "cases": [_case(one, known.terms) for one in row.get("affected", [])],
         "options": _options(known, row),
     }
-
-
-def title(known: Known, row: dict[str, Any]) -> str:
-    """A proposal in a few words: a policy, or a protocol and what becomes of the trial."""
-    if not known.protocol:
-        return "A new policy"
-    new = row.get("usual_changes", 1)
-    if not (trial := row.get("trial", {})).get("proposed"):
-        return "A new protocol" if new or not trial else "The end of the trial"
-    return "A new protocol and a trial" if new else "A trial"
 
 
 def _trial(known: Known, row: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +116,7 @@ def _options(known: Known, row: dict[str, Any]) -> list[tuple[str, str]]:
             ("postpone all", "Postpone the new policy"),
             forbid,
         ]
-    ends = title(known, row) == "The end of the trial"
+    ends = effects.proposal_title(known, row) == "The end of the trial"
     found = [("approve all", "End the trial" if ends else "Approve the trial")]
     if row.get("usual_changes", 1):
         found = [
