@@ -163,6 +163,19 @@ def test_members_1_of_few_changes_the_policy_only_by_deployments():
     assert changed[64] > 20
 
 
+def test_a_learner_made_by_hand_with_a_mask_plays_no_forbidden_action():
+    """It may play any action after the end, and learn judges it by the tables all the same."""
+    allowed = np.ones((17, 4), dtype=bool)
+    allowed[:16, 0] = False
+    learner = ls.Learner(
+        ALGORITHM, horizon=H, states=17, actions=4, episodes=60, actions_allowed=allowed
+    )
+    learn(lake(), learner, episodes=60)
+    assert learner.deployments > 0
+    assert (learner.policy[:, :16] > 0).all()
+    assert (learner.policy[:, 16] > 0).any()
+
+
 # ---- callbacks -----------------------------------------------------------------------------------
 
 
@@ -232,6 +245,13 @@ def test_callbacks_are_closed_after_an_error():
 def test_what_is_no_callback_is_refused(given):
     with pytest.raises(ValueError, match="a callback is a Callback of"):
         learn(lake(), ALGORITHM, horizon=H, episodes=2, callbacks=given)
+
+
+@pytest.mark.parametrize("name", ["on_step", "_on_step", "on_episode_end"])
+def test_a_hook_that_nothing_calls_is_refused(name):
+    watch = type("Watch", (Callback,), {name: lambda self: True})()
+    with pytest.raises(ValueError, match=f"Watch defines {name}, which learn would never call"):
+        learn(lake(), ALGORITHM, horizon=H, episodes=2, callbacks=watch)
 
 
 def test_a_csv_has_a_line_for_each_episode(tmp_path):

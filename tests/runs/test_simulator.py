@@ -122,3 +122,11 @@ def test_refusals_name_the_way_out():
         ls.envs.Simulator(3, **SIZE)
     with pytest.raises(ValueError, match="is played on the CPU"):
         ls.simulate(RIVER, ALGORITHMS[0], episodes=3, device="gpu")
+
+
+@pytest.mark.parametrize(("known", "rewards"), [(10.0, (0, 1)), (-0.1, (0, 1)), (3.5, (-1, 0.5))])
+def test_an_optimal_value_that_no_episode_can_earn_is_refused(known, rewards):
+    size = {"horizon": 3, "states": 6, "actions": 2}
+    with pytest.raises(ValueError, match=r"can earn .* so optimal_value cannot be"):
+        ls.envs.Simulator(swim, **size, optimal_value=known, reward_range=rewards)
+    ls.envs.Simulator(swim, **size, optimal_value=3 * rewards[1] + 1e-12, reward_range=rewards)

@@ -24,6 +24,7 @@ from lowswitch.kernels.streams import stream_key
 
 Step = Callable[[int, int, int, np.random.Generator], tuple[Any, Any]]
 LOSS = "Monte-Carlo loss"  # what results call it where nobody knows the optimal value
+_ROUNDING = 1e-9  # of an episode's range: an optimal value was computed in floating point
 Start = int | Callable[[np.random.Generator], Any]
 
 
@@ -84,6 +85,14 @@ class Simulator:
         if not (optimal_value is None or is_number(optimal_value)):
             raise ValueError(f"optimal_value must be a number, not {shown(optimal_value)}")
         self.known = math.nan if optimal_value is None else float(optimal_value)
+        least, most = self.horizon * self.scale.low, self.horizon * self.scale.high
+        slack = _ROUNDING * (most - least)
+        if self.known < least - slack or self.known > most + slack:
+            raise ValueError(
+                f"an episode of {self.horizon} steps can earn {least:g} to {most:g}, so"
+                f" optimal_value cannot be {self.known:g}; give the value of a whole episode, and"
+                " reward_range= if rewards may lie outside of [0, 1]"
+            )
         # now, because an object may change its own state while it plays
         self.code = tuple(fingerprint_of(given, strict=False) for given in (step, start))
         self.name = name or getattr(step, "__name__", type(step).__name__)

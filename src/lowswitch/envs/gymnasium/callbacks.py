@@ -97,8 +97,20 @@ class Callbacks(Callback):
             one.close()
 
 
+def _require_known_hooks(given: Callback) -> None:
+    """Refuse a method with the name of a hook that does not exist: nothing would call it."""
+    hooks = [name for name in vars(Callback) if not name.startswith("_")]
+    for name in dir(given):
+        if name.startswith(("on_", "_on_")) and name not in hooks:
+            raise ValueError(
+                f"{type(given).__name__} defines {name}, which learn would never call; the methods"
+                f" of a callback are {', '.join(hooks)}. If it is your own helper, rename it"
+            )
+
+
 def _callback(given: Any) -> Callback:
     if isinstance(given, Callback):
+        _require_known_hooks(given)
         return given
     if callable(given) and not isinstance(given, type):
         return _Function(given)

@@ -360,9 +360,19 @@ def _warn(mdp: TabularMDP | None, run: EnvironmentRun) -> None:
             help_ = what_may_help(learner.algorithm)
             warnings.warn(f"{seen}; {help_}", NothingLearnedWarning, stacklevel=level - 1)
     else:
-        first, last = learner.first_mixture, mdp.evaluate(learner.mixture)
-        began = -np.inf if first is None else mdp.evaluate(first)
+        first, last = learner.first_mixture, _value(mdp, learner.mixture)
+        began = -np.inf if first is None else _value(mdp, first)
         warn_if_poor("the final policy", began, last, mdp, learner.algorithm, stacklevel=level)
+
+
+def _value(mdp: TabularMDP, mixture: np.ndarray) -> float:
+    """The exact value of a mixture [members, H, S + 1].
+
+    The tables allow only action 0 in the extra state, where a learner made by hand may play any.
+    """
+    played = mixture.copy()
+    played[..., -1] = 0
+    return mdp.evaluate(played)
 
 
 def _seen_in_returns(run: EnvironmentRun) -> str:
