@@ -594,6 +594,10 @@ def test_runs_with_a_class_that_is_not_known_are_loaded_with_its_text(
         assert len(read.plot().axes) == 3
         read.save(tmp_path / "again.npz")
     assert "text" not in algorithm.facts()
+    parts = ls.Algorithm(
+        estimator=ls.parts.Planning(), bonus=ls.parts.BernsteinFreedman(c=0.01), schedule=Thirds()
+    )
+    assert parts.to_dict()["text"] == parts.label
     capsys.readouterr()  # that kernels are compiled
     assert (
         commands.main(["plot", str(tmp_path / "runs.npz"), "--out", str(tmp_path / "runs.svg")])

@@ -10,7 +10,7 @@ import pytest
 import lowswitch as ls
 from lowswitch import bench
 from lowswitch.algorithms.recipes import RECIPES
-from lowswitch.bench import measuring
+from lowswitch.bench import cards, measuring
 from lowswitch.bench.suite import (
     BASELINES,
     BUDGETS,
@@ -272,3 +272,8 @@ def test_an_entry_of_edited_code_is_refused(tmp_path, monkeypatch, capsys):
     assert not measuring.differing(entry, [("lock-1", 3)])
     edited = bench.Entry(name="mine", algorithm=entry.algorithm, results=results, code="0" * 64)
     assert "the code of benched_edit:make is another one" in measuring.differing(edited, [])
+
+
+def test_labels_of_a_card_do_not_lie_on_each_other():
+    ends = {"few": 1.05, "psrl": 3.53, "mbie": 3.57, "rmax": 3.30, "ucbvi": 4.39}
+    assert cards._labels(ends) == [("few", 1.05), ("rmax, psrl, mbie", 3.30), ("ucbvi", 4.39)]

@@ -160,7 +160,7 @@ class Algorithm:
         """The algorithm as a dictionary that JSON can store."""
         parts = {name: part_to_dict(getattr(self, name)) for name in PARTS}
         named = {} if self.recipe in (None, recipe_of(self)) else {"recipe": self.recipe}
-        text = {"text": str(self)} if self.own_parts else {}  # all that is left without the class
+        text = {"text": self.label} if self.own_parts else {}  # all that is left without the class
         return parts | {"p": self.p, "scales": list(self.scales)} | named | text
 
     @property

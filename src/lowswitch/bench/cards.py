@@ -77,12 +77,17 @@ class Card:
         """Draw the scores of this entry and of all others against the budget."""
         figure = report.blank_figure(7, 4.5)
         axes = figure.subplots()
+        ends: dict[str, float] = {}
         for other in self.others:
             if other.name != self.entry.name:
                 card = score_card(other, self.others)
                 values = [card.score(budget) for budget in BUDGETS]
                 axes.plot(BUDGETS, values, color="0.75", linewidth=1, zorder=1)
-                axes.annotate(other.name, (BUDGETS[-1], values[-1]), fontsize=6, color="0.5")
+                ends[other.name] = values[-1]
+        for names, end in _labels(ends):
+            axes.annotate(
+                f" {names}", (BUDGETS[-1], end), fontsize=6, color="0.5", verticalalignment="center"
+            )
         mine = [self.score(budget) for budget in BUDGETS]
         axes.plot(BUDGETS, mine, color="C0", marker="o", label=self.entry.name, zorder=2)
         report.dress(axes, log="xy")
@@ -96,11 +101,23 @@ class Card:
         return figure
 
 
+_APART = 1.12  # the least ratio of two scores whose labels can both be read
 SETTING = (
     f"version {VERSION}: {len(PROBLEMS)} problems, {EPISODES:,} episodes, {SEEDS} seeds;"
     " exact regret over the best known, geometric mean over the problems; a regret below"
     f" {FLOOR:.0%} of the regret of uniform play counts as {FLOOR:.0%}"
 )
+
+
+def _labels(ends: dict[str, float]) -> list[tuple[str, float]]:
+    """Names and where they stand; names that would lie on each other share a place."""
+    groups: list[list[str]] = []
+    for name in sorted(ends, key=ends.__getitem__):
+        if groups and ends[name] < _APART * ends[groups[-1][0]]:
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+    return [(", ".join(names), ends[names[0]]) for names in groups]
 
 
 def score_card(entry: Entry, entries: Sequence[Entry] | None = None) -> Card:

@@ -76,7 +76,7 @@ def summary(runs: Mapping[str, Runs], columns: Sequence[str] | None = None) -> T
 
     Runs of different length, or with other numbers of seeds, have both in columns of their own.
     """
-    mixed = len({(run.episodes, len(run.seeds)) for run in runs.values()}) > 1
+    mixed = _differ(runs)
     rows = [
         [
             label,
@@ -96,8 +96,13 @@ def summary(runs: Mapping[str, Runs], columns: Sequence[str] | None = None) -> T
         *(next(iter(runs.values())).measure, "per episode", "earned", "last policy"),
         *("local switches", "deployments", "steps/s"),
     ]
-    first = heading(next(iter(runs.values())), alike=not mixed) + _notes(runs)
-    return Table(first, tuple(header), tuple(map(tuple, rows))).chosen(columns)
+    table = Table(heading(runs) + _notes(runs), tuple(header), tuple(map(tuple, rows)))
+    return table.chosen(columns)
+
+
+def _differ(runs: Mapping[str, Runs]) -> bool:
+    """Whether the runs differ in their episodes or in the number of their seeds."""
+    return len({(run.episodes, len(run.seeds)) for run in runs.values()}) > 1
 
 
 def _notes(runs: Mapping[str, Runs]) -> str:
@@ -120,13 +125,14 @@ def _notes(runs: Mapping[str, Runs]) -> str:
     return "".join(f"\n{line}" for line in lines)
 
 
-def heading(run: Runs, *, alike: bool = True) -> str:
+def heading(runs: Mapping[str, Runs]) -> str:
     """The size of the problem and, where all runs are alike, of the experiment, in words."""
+    run, alike = next(iter(runs.values())), not _differ(runs)
     alone = alike and len(run.seeds) == 1
     seeds = "one seed" if alone else f"{len(run.seeds)} seeds"
     means = "" if alone else "; means, ± is a 95 % interval"
     played = f"; {run.episodes:,} episodes, {seeds}" if alike else ""
-    return f"{size_of(run)}{played}{means}{_baselines(run)}"
+    return f"{size_of(run)}{played}{means}{_baselines(runs)}"
 
 
 def seeds_in_words(run: Runs) -> str:
@@ -153,15 +159,25 @@ def named_summary(
     return table.titled(f"{name}: {table.heading}")
 
 
-def _baselines(run: Runs) -> str:
-    """A line with what an optimal policy, the first one and uniform play earn; empty if unknown."""
+def _baselines(runs: Mapping[str, Runs]) -> str:
+    """A line with what an optimal policy, the first one and uniform play earn; empty if unknown.
+
+    Runs whose values differ have a range: the first policy of a mixture is not that of the others.
+    """
     values = {
-        "an optimal policy": run.optimal_value,
-        "the first one": run.first_value,
-        "uniform play": run.uniform_value,
+        "an optimal policy": [run.optimal_value for run in runs.values()],
+        "the first one": [run.first_value for run in runs.values()],
+        "uniform play": [run.uniform_value for run in runs.values()],
     }
-    said = ", ".join(f"{name} {value:.4f}" for name, value in values.items() if value == value)
+    said = ", ".join(f"{name} {_range(found)}" for name, found in values.items() if _range(found))
     return f"\nearned an episode by {said}" if said else ""
+
+
+def _range(values: Sequence[float]) -> str:
+    """The known values, from the least to the largest; empty if none is known."""
+    known = [value for value in values if not math.isnan(value)]
+    ends = [_value(end) for end in (min(known), max(known))] if known else []
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _value(value: float) -> str:
@@ -303,7 +319,7 @@ def versus(runs: Mapping[str, Runs], baselines: Mapping[str, str]) -> Table:
             cells += [f"{few:,.0f}", "" if many is None else f"{many / few:,.1f} x fewer"]
         rows.append(tuple(cells))
     costs = ("regret", "vs every visit", "local switches", "", "deployments", "")
-    return Table(heading(next(iter(runs.values()))), ("algorithm", *costs), tuple(rows))
+    return Table(heading(runs), ("algorithm", *costs), tuple(rows))
 
 
 def draw_band(

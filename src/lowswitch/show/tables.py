@@ -106,7 +106,7 @@ class Table(Summary):
         )
 
     def to_latex(self, columns: Sequence[str] | None = None) -> str:
-        """A tabular with the rules of the package booktabs.
+        """A tabular with the rules of the package booktabs, below a comment with the heading.
 
         columns: which of them, in this order; by default those that were chosen before, or all but
         the speed of the machine.
@@ -118,6 +118,7 @@ class Table(Summary):
         lines = [" & ".join(map(_latex, row)) + r" \\" for row in (table.header, *table.rows)]
         return "\n".join(
             [
+                *(f"% {line}" for line in self.heading.splitlines()),
                 rf"\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}",
                 r"\toprule",
                 lines[0],
@@ -143,11 +144,8 @@ class Tables(Summary):
         return "".join(table._repr_html_() for table in self.tables)
 
     def to_latex(self, columns: Sequence[str] | None = None) -> str:
-        """A tabular for each table, each below a comment with its heading."""
-        return "\n\n".join(
-            f"% {'; '.join(table.heading.splitlines())}\n{table.to_latex(columns)}"
-            for table in self.tables
-        )
+        """A tabular for each table."""
+        return "\n\n".join(table.to_latex(columns) for table in self.tables)
 
 
 @dataclass(frozen=True, repr=False)
