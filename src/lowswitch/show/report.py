@@ -154,14 +154,14 @@ def named_summary(
 
 
 def _baselines(run: Runs) -> str:
-    """A line with what an optimal policy, the first one and uniform play earn; empty if unknown."""
+    """A line with the values of the reference policies per episode; empty if all are unknown."""
     values = {
-        "an optimal policy": run.optimal_value,
-        "the first one": run.first_value,
-        "uniform play": run.uniform_value,
+        "optimal": run.optimal_value,
+        "initial policy": run.first_value,
+        "uniform random": run.uniform_value,
     }
     said = ", ".join(f"{name} {value:.4f}" for name, value in values.items() if value == value)
-    return f"\nearned an episode by {said}" if said else ""
+    return f"\nvalue per episode: {said}" if said else ""
 
 
 def _value(value: float) -> str:
