@@ -175,7 +175,7 @@ def the_field(rows: dict[str, dict[str, Any]], rlberry: float) -> str:
         else:
             against = f"{row['of_ucb2']:.2f} of UCB2-H's time"
         cells.append([words, f"{row['episodes']:,}", f"{row['speed']:,.0f}", against])
-    return table(["algorithm", "K", "steps a second", "against"], cells, left=1)
+    return table(["algorithm", "K", "steps per second", "against"], cells, left=1)
 
 
 def of_machines(machines: dict[str, Any]) -> dict[str, str]:
@@ -263,7 +263,7 @@ def gpu_profile(problems: dict[str, dict[str, float]]) -> str:
         for problem, row in problems.items()
     ]
     used = ["instructions", "second-level cache", "memory", "warps"]
-    header = [*used, "cycles of an instruction", "waiting for memory"]
+    header = [*used, "cycles per instruction", "waiting for memory"]
     return table(["problem (S, A, H)", *header], lines, left=1)
 
 
@@ -280,7 +280,7 @@ def of_ledger(ledger: dict[str, Any]) -> dict[str, str]:
             shares = [found[f"{share} {kind}"] for share in ("share", "share of statements")]
             rows.append([words, text, *rates, *(f"{share:.2f}" for share in shares)])
     large = ledger["large"]
-    head = ["database", "reports", "a second", "bare rows", "its statements"]
+    head = ["database", "reports", "per second", "bare rows", "its statements"]
     head += ["share of rows", "of statements"]
     return {
         "ledger/run": ledger["run"],
@@ -365,9 +365,7 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
             "exactly one decision applied in each",
         ],
     ]
-    return {
-        "ledger/faults": table(["what befell it", "how often", "what became of it"], rows, left=3)
-    }
+    return {"ledger/faults": table(["fault", "how often", "result"], rows, left=3)}
 
 
 def of_evidence(evidence: dict[str, Any]) -> dict[str, str]:
@@ -380,7 +378,7 @@ def of_evidence(evidence: dict[str, Any]) -> dict[str, str]:
             true = [f"{found[f'truly {which}']:,}" for which in ("better", "worse")]
             each = f"{found['truly better'] / of_all['runs']:.1f}"
             rows.append([words, rule, f"{found['rows with IMPROVE']:,}", *true, each, *shares])
-    head = ["treatments", "rule", "IMPROVE rows", "truly better", "truly worse", "better in a run"]
+    head = ["treatments", "rule", "IMPROVE rows", "truly better", "truly worse", "better per run"]
     equal, differ = evidence["equal"], evidence["different"]
     share = equal["recorded"]["rows with IMPROVE"] / equal["rows"]
     return {
@@ -418,7 +416,7 @@ def of_sets(first: dict[str, Any], second: dict[str, Any], third: dict[str, Any]
         shares = [percent(of_all[f"proposals within {level} %"], 1) for level in (80, 95)]
         families = f"{len(_families(found))}"
         rows.append([name, use, rule, families, f"{of_all['proposals']:,}", *shares])
-    head = ["families", "what for", "rule", "how many", "proposals", "80 %", "95 %"]
+    head = ["families", "role", "rule", "how many", "proposals", "80 %", "95 %"]
     return {"evidence/sets": table(head, rows, left=2)}
 
 
@@ -568,7 +566,7 @@ def _stops(stops: dict[str, Any], kinds: tuple[str, ...]) -> str:
 
 def of_service(service: dict[str, Any]) -> dict[str, str]:
     load, memory, kills, fuzz = (service[name] for name in ("load", "memory", "kills", "fuzz"))
-    head = ["reports", "a second", "of the ledger's own", "`ask` meanwhile: p50", "p99"]
+    head = ["reports", "per second", "of the ledger's own", "`ask` meanwhile: p50", "p99"]
     alone = "the ledger itself, in batches of 64"
     rows = [[alone, f"{load['ledger']:,.0f}", "1", "", ""]]
     spent = [[alone, f"{load['ledger us']:.0f}", "", "", ""]]
@@ -598,7 +596,7 @@ def of_service(service: dict[str, Any]) -> dict[str, str]:
         "service/run": load["run"],
         "service/speed": table(head, rows, left=1),
         "service/cpu": table(
-            ["CPU of a report, in millionths of a second", "ledger", "requests", "pages", "client"],
+            ["CPU per report, in microseconds", "ledger", "requests", "pages", "client"],
             spent,
             left=1,
         ),
@@ -610,9 +608,7 @@ def of_service(service: dict[str, Any]) -> dict[str, str]:
         "service/demo": f"{max(service['demo']['seconds']):.1f}",
         "service/fuzzed": f"{fuzz['requests']:,}",
         "service/logs": _logging(service["logs"]),
-        "service/faults": table(
-            ["what befell it", "how often", "what became of it"], faults, left=3
-        ),
+        "service/faults": table(["fault", "how often", "result"], faults, left=3),
     }
 
 

@@ -175,7 +175,10 @@ def test_a_limit_that_cannot_be_met_is_said_before_confirming(tmp_path):
             r"<h1>Approve \d changes and the trial for 6 % of new patients\?</h1>", text
         )
         assert "The limit" not in limited(served, session, view, "approve all", "")[1]
-        assert "25 % anyway" in limited(served, session, view, "approve all", "40")[1]
+        assert (
+            "changes nothing: the trial has 25 %"
+            in limited(served, session, view, "approve all", "40")[1]
+        )
         status, text, _ = limited(served, session, view, "approve trial", "5")
         assert status == 422
         assert "A limit of 5 % would leave nobody in the trial" in text

@@ -143,7 +143,10 @@ def test_runs_on_different_problems_have_a_table_and_a_row_of_panels_each(result
     first, second = str(table).split("\n\n")[::2]
     assert first.startswith(f"S = 4, A = 3, H = 3 [{here}]; 2,000 episodes, 4 seeds")
     assert second.startswith(f"{report.size_of(elsewhere)} [{there}]; 50 episodes, 2 seeds")
-    assert f"an optimal policy {elsewhere.optimal_value:.4f}" in second
+    assert second.splitlines()[1] == (
+        f"value per episode: optimal {elsewhere.optimal_value:.4f}, initial policy"
+        f" {elsewhere.first_value:.4f}, uniform random {elsewhere.uniform_value:.4f}"
+    )
     assert table._repr_html_().count("<table>") == 2
     latex = table.to_latex(("algorithm", "regret"))
     assert latex.count(r"\begin{tabular}{lr}") == 2

@@ -36,14 +36,16 @@ class Kind(NamedTuple):
     ends_proposal: bool = False  # a pending one is decided, or made again
     of_version: bool = False  # a request for it is about what it replaces in one version
     alone: bool = False  # two requests for it contradict each other
+    uncounted: bool = False  # it has a report that is not learned from
+    is_request: bool = False  # of people, for a decision that needs several of them
 
 
 KINDS = {
     "asked": Kind(word="enrolled", learn_later=True),
     "told": Kind(word="reported", learn_later=True, has_report=True),
     "missing": Kind(word="declared missing", learn_later=True, has_report=True),
-    "refused": Kind(word="report refused", learn_later=True),
-    "conflict": Kind(word="contradicting report", learn_later=True),
+    "refused": Kind(word="report refused", learn_later=True, uncounted=True),
+    "conflict": Kind(word="contradicting report", learn_later=True, uncounted=True),
     "amended": Kind("corrected a report", word="report corrected", has_report=True, is_idle=True),
     "met": Kind("asked for a proposal", word="proposal asked for", ends_proposal=True),
     "proposed": Kind("was proposed", word="proposal"),
@@ -105,8 +107,8 @@ KINDS = {
         needs_quorum=True,
         alone=True,
     ),
-    "requested": Kind("asked for a decision", word="request"),
-    "seconded": Kind("agreed to a request", word="agreement"),
+    "requested": Kind("asked for a decision", word="request", is_request=True),
+    "seconded": Kind("agreed to a request", word="agreement", is_request=True),
     "declined": Kind("declined a request", word="request turned down", is_decision=True),
     "history": Kind("imported history", word="history imported"),
     "created": Kind("began the run", word="run begun", makes_version=True),

@@ -16,7 +16,7 @@ from lowswitch.ledger.address import file_of
 from lowswitch.ledger.certificates import certificate
 from lowswitch.ledger.corrections import Corrections
 from lowswitch.ledger.errors import BrokenError, LedgerError, StorageError, UnknownTicketError
-from lowswitch.ledger.events import GENESIS, Event, canonical, read_event, read_time
+from lowswitch.ledger.events import GENESIS, KINDS, Event, canonical, read_event, read_time
 from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.responses import (
     SHOWN,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lowswitch.learners.judgement import Judgement
     from lowswitch.ledger.anchors import Known
 
-_UNCOUNTED = ("refused", "conflict")  # kinds of events with a report that is not counted
+_UNCOUNTED = [name for name, kind in KINDS.items() if kind.uncounted]
 _MOST_UNCOUNTED = 10  # of a ticket
 _QUICK = 5000  # events that are replayed while somebody waits for a page
 

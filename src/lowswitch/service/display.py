@@ -545,8 +545,7 @@ def kinds_of(kind: str) -> list[str | None]:
     """The kinds of events that a filter lets through; None lets all through."""
     if kind != DECISIONS:
         return [kind or None]
-    asked = ("requested", "seconded")
-    return [name for name, one in KINDS.items() if one.is_decision or name in asked]
+    return [name for name, one in KINDS.items() if one.is_decision or one.is_request]
 
 
 def newest_of(found: Sequence[Sequence[Event]], most: int) -> list[Event]:

@@ -160,17 +160,17 @@ def named_summary(
 
 
 def _baselines(runs: Mapping[str, Runs]) -> str:
-    """A line with what an optimal policy, the first one and uniform play earn; empty if unknown.
+    """A line with the values of the reference policies per episode; empty if all are unknown.
 
-    Runs whose values differ have a range: the first policy of a mixture is not that of the others.
+    Runs whose values differ have a range: a mixture and a single policy begin differently.
     """
     values = {
-        "an optimal policy": [run.optimal_value for run in runs.values()],
-        "the first one": [run.first_value for run in runs.values()],
-        "uniform play": [run.uniform_value for run in runs.values()],
+        "optimal": [run.optimal_value for run in runs.values()],
+        "initial policy": [run.first_value for run in runs.values()],
+        "uniform random": [run.uniform_value for run in runs.values()],
     }
     said = ", ".join(f"{name} {_range(found)}" for name, found in values.items() if _range(found))
-    return f"\nearned an episode by {said}" if said else ""
+    return f"\nvalue per episode: {said}" if said else ""
 
 
 def _range(values: Sequence[float]) -> str:
