@@ -111,15 +111,15 @@ def test_people_decide_and_operate_by_the_client(served):
     assert reviewer.approve(proposal, rows=[row], reason="seen") == 2
     with pytest.raises(SupersededError):
         reviewer.reject(proposal, reason="too late")
-    with pytest.raises(AccessError, match=r"\(reviewer\) cannot pause the run; an operator can"):
-        reviewer.freeze(reason="alarm")
+    with pytest.raises(AccessError, match=r"\(reviewer\) cannot resume the run; an operator can"):
+        reviewer.thaw(reason="over")
     with pytest.raises(AccessError, match=r"cannot deploy rows .*; a reviewer can"):
         operator.approve(proposal, reason="seen")
     assert operator.rollback(1, reason="no") == 3
     lost = site.ask("lost")
     operator.missing(lost.ticket, "lost", states=[0], actions=[], rewards=[])
     operator.amend(lost.ticket, [0, 0, 0], None, [0, 0, 0], reason="found")
-    operator.freeze(reason="alarm")
+    reviewer.freeze(reason="alarm")
     with pytest.raises(FrozenError):
         site.ask("frozen")
     operator.thaw(reason="over")

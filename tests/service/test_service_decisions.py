@@ -254,14 +254,76 @@ def test_a_reviewer_ends_the_trial_by_its_name(clinic):
     ledger, vega = clinic.ledger, clinic.login("Dr Vega")
     page = plain(clinic.page("/proposal", vega)[1])
     assert "End the trial, keep the present protocol" in page
-    assert "Ms Okafor acted last as an operator." in plain(clinic.page("/", vega)[1])
     given = {"proposal": ledger.proposal().hash, "decision": "approve end"}
     page = clinic.post("/decide", vega, **given)[2].decode()
     assert "<h1>End the trial?</h1>" in page
+    assert "To end it at once, without a second reviewer, use the status page." in page
     assert "The list of the trial differs" not in page
     clinic.post("/decide", vega, **given, reason="harm", **SURE)
     (asked,) = ledger.motions()
     assert (asked.decision["part"], asked.decision["share"]) == ("trial", 0.0)
+
+
+def test_a_reviewer_stops_the_trial_and_the_run_alone(clinic):
+    """Two reviewers must agree on decisions here; whoever sees a danger need not wait for that."""
+    ledger, vega = clinic.ledger, clinic.login("Dr Vega")
+    page = plain(clinic.page("/", vega)[1])
+    assert "Pause the run now" in page
+    assert "End the trial…" in page
+    assert "You need nobody's agreement for this." in page
+    clinic.post("/cap", vega, share="0", reason="harm", **SURE)
+    assert departing(ledger.deployed()[0]).mean() == 0
+    clinic.post("/freeze", vega, reason="more harm")
+    assert ledger.status().frozen
+    stops = [one for one in ledger.events() if one.actor == "Dr Vega"][-2:]
+    assert [(one.kind, one.role) for one in stops] == [
+        ("capped", "reviewer"),
+        ("frozen", "reviewer"),
+    ]
+    page = plain(clinic.page("/", vega)[1])
+    assert "Only an operator can ask to resume it; your role is reviewer." in page
+    assert "Ms Okafor acted last as an operator." in page
+    assert clinic.post("/thaw", vega, reason="over", **SURE)[0] == 403
+    page = plain(clinic.page("/", clinic.login("auditor"))[1])
+    assert "Pause the run now" not in page
+
+
+def test_a_rollback_that_begins_an_ended_trial_says_so(clinic):
+    ledger, okafor = clinic.ledger, clinic.login("operator")
+    before = ledger.version
+    clinic.post("/cap", okafor, share="0", reason="drug supply", **SURE)
+    page = plain(clinic.post("/rollback", okafor, version=str(before))[2])
+    assert "This begins a trial again: the operator ended the trial on" in page
+    page = plain(clinic.post("/rollback", okafor, version="1")[2])
+    assert "begins a trial" not in page
+
+
+def test_a_rollback_says_what_the_trial_newly_gives(clinic):
+    """On the page of the person who asks, and on the card of those who must agree."""
+    ledger, okafor = clinic.ledger, clinic.login("operator")
+    (new,) = phrases.trial_lines(ledger.terms, ledger.deployed()[0], ledger.policy_of(7))
+    assert new in plain(clinic.post("/rollback", okafor, version="7")[2]).replace("The t", "the t")
+    clinic.post("/rollback", okafor, version="7", reason="harm", **SURE)
+    lines = phrases.law_lines(
+        ledger.terms, ledger.deployed()[0], ledger.policy_of(7), protocol=True
+    )
+    page = plain(clinic.page("/", clinic.login("Dr Vega"))[1])
+    assert new in lines
+    assert all(line in page for line in lines)
+
+
+def test_a_change_that_is_postponed_says_what_the_trial_still_gives(clinic):
+    ledger, vega = clinic.ledger, clinic.login("Dr Vega")
+    given = phrases.given_in_trial(ledger.deployed()[0])
+    view = ledger.proposal()
+    row = next(
+        row for row in changes_of(view) if (row["step"], row["state"], row["to"][0]) in given
+    )
+    here = {one for one in given if one[:2] == (row["step"], row["state"])}
+    sent = {"proposal": view.hash, "decision": "postpone selected", "row": [key(row)]}
+    page = plain(clinic.post("/decide", vega, **sent)[2])
+    still = phrases.actions_words(ledger.terms, here)
+    assert f"The present trial goes on as it is and still gives {still}." in page
 
 
 def test_a_rollback_says_what_it_is_expected_to_cost(clinic):

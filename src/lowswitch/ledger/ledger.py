@@ -20,6 +20,7 @@ from lowswitch.ledger.events import (
     GENESIS,
     NEWEST,
     OPERATOR,
+    REVIEWER,
     SEMANTICS,
     event,
     read_event,
@@ -377,15 +378,20 @@ class Ledger(Deciding):
                 writer.add(by, OPERATOR, "met", payload)
         return self.proposal()
 
-    def freeze(self, *, by: str, reason: str, request: str | None = None) -> None:
-        """Stop the run: no ticket is issued, nothing is learned or decided until `thaw`."""
+    def freeze(
+        self, *, by: str, reason: str, request: str | None = None, role: str = OPERATOR
+    ) -> None:
+        """Stop the run: no ticket is issued, nothing is learned or decided until `thaw`.
+
+        role: "operator" or "reviewer", as it is recorded; either can stop the run alone.
+        """
         with self._writing(self._named("frozen", by, request, {"reason": reason})) as writer:
             if writer.done is not None:
                 return
             writer.require_going_on()
             if writer.state.frozen:
                 raise LedgerError("the run is paused already")
-            writer.add(by, OPERATOR, "frozen", {"reason": text("reason", reason)})
+            writer.add(by, _stopping(role), "frozen", {"reason": text("reason", reason)})
 
     def extend(self, more: int, *, by: str, reason: str, request: str | None = None) -> None:
         """Let more tickets be issued than were declared.
@@ -413,11 +419,19 @@ class Ledger(Deciding):
                 writer.add(text("by", by), OPERATOR, "ended", payload)
 
     @planned_first
-    def cap_trial(self, share: float, *, by: str, reason: str, request: str | None = None) -> int:
+    def cap_trial(
+        self,
+        share: float,
+        *,
+        by: str,
+        reason: str,
+        request: str | None = None,
+        role: str = OPERATOR,
+    ) -> int:
         """Let at most this share of the cases enter the trial from now on; return the version.
 
         It is allowed at any time, also with the budget spent. 0 ends the trial. A pending proposal
-        is withdrawn and made again.
+        is withdrawn and made again. role: see `freeze`.
         """
         text("reason", reason)
         asked = {"share": share, "reason": reason}
@@ -437,7 +451,7 @@ class Ledger(Deciding):
                     " is, or stop the run with freeze"
                 )
             payload = {"share": float(share), "version": state.version + 1, "reason": reason}
-            writer.add(by, OPERATOR, "capped", payload)
+            writer.add(by, _stopping(role), "capped", payload)
             return state.version
 
     @planned_first
@@ -532,6 +546,13 @@ class Ledger(Deciding):
                 if self.store.head() != base:
                     raise MovedOnError
                 writer.store_all()
+
+
+def _stopping(role: str) -> str:
+    """The role of somebody who stops something."""
+    if role not in (REVIEWER, OPERATOR):
+        raise LedgerError(f"role must be {REVIEWER!r} or {OPERATOR!r}, not {role!r}")
+    return role
 
 
 def _now(seq: int) -> str:

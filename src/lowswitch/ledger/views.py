@@ -87,7 +87,7 @@ def why_paused(event: Event, terms: Terms) -> str:
     case = terms.word("episode")
     return (
         f"{event.actor} paused this run on {when} ({event.payload['reason']!r}). No new {case} can"
-        " be enrolled, and nothing is reported or decided, until an operator resumes it"
+        " be enrolled, no report is taken, and no change can be approved until the run resumes"
     )
 
 

@@ -30,7 +30,7 @@ async def act(call: Call, action: str, given: Any) -> Any:
         return await revoke(call, given)
     fields, service = checked(given, action), call.service
     try:
-        done = await _do(service, action, fields | {"by": call.who})
+        done = await _do(service, action, fields | _actor(call, action))
     except (LedgerError, RefusedError) as error:
         _log(call, action, "warning", says=str(error))
         raise
@@ -40,6 +40,13 @@ async def act(call: Call, action: str, given: Any) -> Any:
     else:
         _log(call, action, "info")
     return done
+
+
+def _actor(call: Call, action: str) -> dict[str, str]:
+    """Who does something, with the role that is recorded where more than one role may do it."""
+    assert call.token is not None
+    role = {"role": call.token.role} if action in ("freeze", "cap_trial") else {}
+    return {"by": call.who} | role
 
 
 async def _do(service: Service, action: str, fields: dict[str, Any]) -> Any:

@@ -88,8 +88,12 @@ async def requests_of(call: Call, known: Known) -> dict[str, Any]:
     """What waits until enough reviewers agree, and what will not happen that was asked for."""
     assert call.token is not None
     role, found = call.token.role, list[dict[str, Any]]()
+    backs = {one.decision["to"] for one in known.motions if "to" in one.decision}
+    ledger, laws = call.service.ledger, dict[int, Any]()
+    if backs:
+        laws = await call.service.engine.call(lambda: {to: ledger.policy_of(to) for to in backs})
     for one in known.motions:
-        what = known._replace(worth=None)
+        what = known._replace(worth=None, earlier=laws.get(one.decision.get("to", 0)))
         found.append(
             {
                 "request": one,

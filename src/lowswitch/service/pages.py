@@ -94,7 +94,7 @@ async def login(call: Call) -> Response:
     await service.record_access()
     service.meter.logins += 1
     service.log.write("info", "login", who=token.name, role=token.role, address=address)
-    pauses = service.meter.is_out and token.role == table.OPERATOR
+    pauses = service.meter.is_out and token.role in table.STOPPING
     response = RedirectResponse("/freeze" if pauses else "/", 303)
     response.set_cookie(
         service.cookie,

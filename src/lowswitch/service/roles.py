@@ -1,7 +1,8 @@
 """Who may do what: one table, from which the routes are made.
 
 What is not in the table is not there. A token has one role, and what its role is not named for is
-denied. Nobody decides and operates with one token: whoever can stop the run cannot approve.
+denied. Operators cannot approve, and reviewers cannot resume the run or put a version back. Both
+can stop: the first person to see a danger pauses the run or ends the trial, alone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ DUTIES = {  # what a person may do, in words
     REVIEWER: (
         "reads everything",
         "approves or postpones changes, and approves or limits a trial",
+        "pauses the run and ends a trial, alone and at once",
         "forbids {action}s, and allows them again",
         "agrees to what another person asks for, where several reviewers must agree",
     ),
@@ -36,6 +38,7 @@ PROBES = ("/healthz", "/readyz")  # of a load balancer, which may know an addres
 
 _ALL = ROLES
 _READ = (REVIEWER, OPERATOR, AUDITOR)
+STOPPING = (REVIEWER, OPERATOR)  # who may stop something, without asking anybody
 
 
 class Endpoint(NamedTuple):
@@ -89,10 +92,10 @@ API = (
     Endpoint("POST", "/api/decline", "decline", (REVIEWER,), "turn a request down"),
     Endpoint("POST", "/api/quorum", "set_quorum", (REVIEWER,), "change how many must agree"),
     Endpoint("POST", "/api/propose", "propose", (OPERATOR,), "let the learner propose"),
-    Endpoint("POST", "/api/freeze", "freeze", (OPERATOR,), "pause the run"),
+    Endpoint("POST", "/api/freeze", "freeze", STOPPING, "pause the run"),
     Endpoint("POST", "/api/thaw", "thaw", (OPERATOR,), "resume the run"),
     Endpoint("POST", "/api/rollback", "rollback", (OPERATOR,), "deploy an earlier version again"),
-    Endpoint("POST", "/api/cap", "cap_trial", (OPERATOR,), "let fewer cases enter the trial"),
+    Endpoint("POST", "/api/cap", "cap_trial", STOPPING, "let fewer cases enter the trial"),
     Endpoint("POST", "/api/missing", "missing", (OPERATOR,), "declare that no report will come"),
     Endpoint("POST", "/api/lost", "missing_many", (OPERATOR,), "declare that no report will come"),
     Endpoint("POST", "/api/amend", "amend", (OPERATOR,), "correct a report"),
@@ -125,11 +128,11 @@ PAGES = (
     Endpoint("POST", "/decline", "decline", (REVIEWER,), "turn a request down"),
     Endpoint("POST", "/quorum", "quorum", (REVIEWER,), "change how many must agree"),
     Endpoint("POST", "/propose", "propose", (OPERATOR,), "let the learner propose"),
-    Endpoint("GET", "/freeze", "freeze_form", (OPERATOR,), "open the form that pauses the run"),
-    Endpoint("POST", "/freeze", "freeze", (OPERATOR,), "pause the run"),
+    Endpoint("GET", "/freeze", "freeze_form", STOPPING, "open the form that pauses the run"),
+    Endpoint("POST", "/freeze", "freeze", STOPPING, "pause the run"),
     Endpoint("POST", "/thaw", "thaw", (OPERATOR,), "resume the run"),
     Endpoint("POST", "/rollback", "rollback", (OPERATOR,), "deploy an earlier version again"),
-    Endpoint("POST", "/cap", "cap", (OPERATOR,), "let fewer cases enter the trial"),
+    Endpoint("POST", "/cap", "cap", STOPPING, "let fewer cases enter the trial"),
     Endpoint("GET", "/tickets", "tickets", _READ, "see the reports"),
     Endpoint("GET", "/tickets.csv", "ticket_list", _READ, "download a list of reports"),
     Endpoint("POST", "/missing", "missing", (OPERATOR,), "declare that no report will come"),

@@ -217,7 +217,7 @@ def _with_kinds(known: Known, sheet: Sheet, then: Sequence[str] = ()) -> Sheet:
     return sheet._replace(
         lines=lines,
         changes=kinds_changed(known, regions),
-        warnings=[*_warnings_of(known, regions), *_first_given(known, trial)],
+        warnings=[*sheet.warnings, *_warnings_of(known, regions), *_first_given(known, trial)],
         trial=trial,
         consent=_consent_to_kinds(known, regions),
         identity=row.get("identity", ""),
@@ -412,7 +412,8 @@ def _trial_lines(known: Known, decision: dict[str, Any]) -> list[str]:
             if now
             else "No trial is running, and none begins."
         )
-        return [f"{ends}{refused}"]
+        alone = "To end it at once, without a second reviewer, use the status page."
+        return [f"{ends}{refused}", *([alone] if now and known.run.quorum > 1 else [])]
     if refused and new == now:
         return [f"The trial stays as it is: {share} enter it.{refused}", _apart(known)]
     if refused:
@@ -627,6 +628,8 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
         if known.protocol:
             lines.append("The proposed trial is not adopted; the present trial goes on as it is.")
         lines.append(f"Nothing is forbidden. {_next_time(known, len(changed))}")
+    elif known.protocol and share_of(known.policies):
+        lines.append(_trial_beside(known, keys))
     left = sum(is_of_protocol(known, row) for row in view.rows) - len(changed)
     if left:
         lines.append(f"{counted(left, 'other change', 'stays', 'stay')} undecided.")
@@ -634,6 +637,13 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
     title = f"Postpone {n}" if len(rows) < len(view.rows) else "Postpone everything"
     return Sheet(f"{title}?", title, lines, changes, (), "/proposal", "quiet",
                  unlisted=max(0, len(changed) - MOST_LISTED))  # fmt: skip
+
+
+def _trial_beside(known: Known, rows: set[tuple[int, ...]]) -> str:
+    """That the present trial goes on, and what it gives in rows whose change is postponed."""
+    given = {one for one in phrases.given_in_trial(known.policies) if one[:2] in rows}
+    still = f" and still gives {phrases.actions_words(known.terms, given)}" if given else ""
+    return f"The present trial goes on as it is{still}."
 
 
 def _stays(known: Known, view: ProposalView) -> str:
@@ -782,7 +792,7 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     ]
     if known.view is not None:
         lines.append("The pending proposal is withdrawn. The next one does not use up the budget.")
-    changes, rows = list[dict[str, Any]](), list[dict[str, Any]]()
+    changes, rows, begins = list[dict[str, Any]](), list[dict[str, Any]](), False
     if known.earlier is not None and known.has_rows:
         changes, rows = _replacements(known, known.earlier)
         changed = f"{counted(len(changes), 'change')} of the protocol, as listed below."
@@ -792,14 +802,19 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
         if known.protocol:
             enter = phrases.share_words(share, known.case)
             again = f"The trial of version {to} runs again: {enter} {_enter(share)} it."
-            lines.insert(lines.index(learned), again)
+            other = phrases.trial_lines(known.terms, known.policies, known.earlier)
+            at = lines.index(learned)
+            lines[at:at] = [again, *(f"{line[:1].upper()}{line[1:]}." for line in other)]
+            begins = share > 0
     trial, title = _trial_of(known, known.earlier), f"Roll back to version {to}"
     sheet = Sheet(
         f"{title}?",
         title,
         lines,
         changes[:MOST_LISTED],
-        _untried_warning(known, rows) + _first_given(known, trial),
+        precedents.taken_back(known.terms, known.precedents, [], begins_trial=begins)
+        + _untried_warning(known, rows)
+        + _first_given(known, trial),
         "/timeline",
         "stop",
         trial=trial,

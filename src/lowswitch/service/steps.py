@@ -70,7 +70,7 @@ async def known_of(
             motions=ledger.motions(),
             me=call.who,
         )
-        if view is not None:
+        if view is not None or earlier is not None:
             earlier_ones = precedents(call.service.journal, laws_of(ledger))
             known = known._replace(precedents=earlier_ones)
         if not known.has_rows:
