@@ -1,8 +1,10 @@
 """The pages of reports, as a trial office uses them."""
 
 import csv
+import html
 import io
 import re
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -196,6 +198,21 @@ def test_a_contradicting_report_is_shown_where_it_is_corrected(ward):
     assert re.findall(r'name="reward" value="([^"]*)"', form) == ["4", "4", "4"]
 
 
+def test_contradicted_reports_are_listed_until_they_are_corrected(ward):
+    session, ticket = ward.login("operator"), told(ward)
+    assert "Contradicting reports" not in ward.page("/tickets", session)[1]
+    other = ILL | {"rewards": [4, 4, 4]}
+    with pytest.raises(ConflictError):
+        ward.ledger.tell(ticket, **other)
+    page = ward.page("/tickets", session)[1]
+    assert "<h2>Contradicting reports</h2>" in page
+    assert f'<a href="/amend?ticket={ticket}">p1</a>' in page
+    page = ward.page("/tickets", ward.login("auditor"))[1]
+    assert f'<a href="/audit?search={ticket}">p1</a>' in page
+    ward.ledger.amend(ticket, **other, reason="query 17", by="office")
+    assert "Contradicting reports" not in ward.page("/tickets", session)[1]
+
+
 def test_a_client_corrects_many_reports_at_once(ward):
     tickets = [told(ward, f"p{number}") for number in range(2)]
     reports = [{"ticket": one, **ILL, "rewards": [4, 4, 4]} for one in tickets]
@@ -221,6 +238,14 @@ def test_every_report_can_be_found_and_listed(ward):
     found = ward.page("/tickets?search=P203", session)[1]
     assert re.findall(r"<strong>(p\d+)", found) == ["p203"]
     assert ">correct</a>" in found
+    assert re.findall(r"<strong>(p\d+)", ward.page("/tickets?search=204", session)[1]) == [
+        "p203",  # by its number
+        "p204",
+    ]
+    (ticket,) = re.findall(r'href="/audit\?search=(\w+)">history', found)
+    assert "patient 204: north, p203" in ward.page(f"/audit?search={ticket}", session)[1]
+    page = ward.page("/tickets?status=learned&site=north&days=1", session)[1]
+    assert "Only site north, patients enrolled 1 day ago or earlier." in page
     assert "No patient fits." in ward.page("/tickets?search=%25", session)[1]
     told(ward, "=1+1", site="south")
     _, headers, body = ward.request(
@@ -294,3 +319,64 @@ def test_a_token_is_revoked_by_its_id_and_with_what_follows(ward):
     assert "The site has 1 other token that works." in sheet
     page = ward.page("/tokens", session)[1]
     assert "replaced, still works" in page
+    ward.post("/tokens/revoke", session, id=only, **SURE)
+    page = ward.page("/tokens", session)[1]
+    assert re.search(r"revoked on \d{4}-\d\d-\d\d \d\d:\d\d UTC by the operator", page)
+
+
+# ---- the audit -----------------------------------------------------------------------------------
+
+
+def said(page):
+    """What the audit says of each of its events."""
+    lines = (re.findall(r'<div class="small">(.*?)</div>', one) for one in page.split("<tr>")[2:])
+    return ["; ".join(html.unescape(line) for line in one) for one in lines]
+
+
+def test_a_correction_says_from_what_to_what_and_of_whom(ward):
+    session, ticket = ward.login("auditor"), told(ward)
+    ward.ledger.amend(
+        ticket,
+        states=["ill", "ill"],
+        actions=["drug", "watch"],
+        rewards=[1, 4],
+        ended="truncated",
+        reason="query 17",
+        by="office",
+    )
+    (correction,) = said(ward.page("/audit?kind=amended", session)[1])
+    assert correction == (
+        "patient 1: north, p1; findings: ill, ill, ill → ill, ill;"
+        " treatments: drug, drug, drug → drug, watch; good weeks: 1, 2, 3 → 1, 4;"
+        " how it ended: it was seen to its end → it was not seen to its end; reason: query 17"
+    )
+    late = lost(ward, "p2")
+    ward.ledger.amend(late, **ILL, reason="by post", by="office")
+    taken, _ = said(ward.page("/audit?kind=amended", session)[1])
+    assert "findings: nothing → ill, ill, ill" in taken
+    assert "how it ended: no report came → it was seen to its end" in taken
+
+
+@pytest.mark.parametrize("name", ["p1", "patient 1", "Patient 1", "{ticket}", "{ticket:.12}"])
+def test_the_audit_finds_all_that_happened_to_a_patient(ward, name):
+    session, ticket = ward.login("auditor"), told(ward)
+    told(ward, "p11")
+    with pytest.raises(ConflictError):
+        ward.ledger.tell(ticket, **ILL | {"rewards": [4, 4, 4]})
+    ward.ledger.amend(ticket, **ILL | {"rewards": [4, 4, 4]}, reason="query 17", by="office")
+    words = quote(name.format(ticket=ticket))
+    found = said(ward.page(f"/audit?search={words}", session)[1])
+    assert sum(one.startswith("patient 1: ") for one in found) == 4
+    assert not any("patient 2: north" in one for one in found)  # which is p11
+    assert len(said(ward.page(f"/audit?search={words}&kind=conflict", session)[1])) == 1
+
+
+def test_a_filtered_audit_says_so_on_paper(ward):
+    session = ward.login("auditor")
+    told(ward)
+    assert "Only events that fit" not in ward.page("/audit", session)[1]
+    page = ward.page("/audit?kind=told&person=north&search=p1&since=2026-01-01&before=9", session)
+    assert (
+        "<p>Only events that fit: reported; by north; containing “p1”; from 2026-01-01;"
+        " before event 9.</p>"
+    ) in page[1]

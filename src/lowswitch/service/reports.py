@@ -22,17 +22,12 @@ from lowswitch.service import display, standing
 from lowswitch.service.api import download
 from lowswitch.service.app import Call, as_refusal, now
 from lowswitch.service.bodies import RefusedError, count, query
-from lowswitch.service.render import filled_in, is_by_enter, show
+from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
 from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import age, counted
 
 _COLUMNS = ("state", "action", "reward")  # of a report
-_ENDINGS = {
-    "whole": "it was seen to its end",
-    "truncated": "it was not seen to its end",
-    "terminated": "it ended early for good",
-}
 _LOST = (MISSING, REFUSED)
 _TABS = {one: one for one in STATUSES} | {REFUSED: "came too late"}
 _DONE = {"Correct": "corrected", "Enter": "entered"}
@@ -59,6 +54,9 @@ async def _tickets(
         raise RefusedError(400, f"status must be one of {', '.join(STATUSES)}, not {chosen!r}")
     days, start = count(asked, "days", 0, 10**5), count(asked, "after", 0, 10**15)
 
+    await catch_up(call)
+    contradicted = dict(service.journal.contradicted) if chosen == OPEN and not search else {}
+
     def read() -> dict[str, Any]:
         which = None if search else chosen
         found = ledger.list_tickets(which, site=site, most=_LISTED + 1, after=start, part=search)
@@ -70,6 +68,10 @@ async def _tickets(
             "more": len(listed) > _LISTED,
             "settled": settled,
             "owing": ledger.open_by_site() if which == OPEN else [],
+            "contradicted": [
+                (one, contradicted[one.number])
+                for one in ledger.tickets_numbered([*contradicted][-_LISTED:])
+            ],
         }
 
     facts = await service.engine.call(read)
@@ -259,7 +261,7 @@ class Entry(NamedTuple):
     def of(cls, report: dict[str, Any], steps: int) -> Entry:
         """The report with these labels and rewards."""
         rewards = [f"{one:.15g}" for one in report["rewards"]]
-        ended = report["ended"] if report["ended"] in _ENDINGS else "whole"
+        ended = report["ended"] if report["ended"] in display.ENDINGS else "whole"
         states, actions, paid = (
             [*values, *[""] * (steps - len(values))]
             for values in (report["states"], report["actions"], rewards)
@@ -312,8 +314,8 @@ class Entry(NamedTuple):
                     f"{line['step']}: {line['reward']!r} is no number; write a point before"
                     " decimals, such as 1.5"
                 )
-        if self.ended not in _ENDINGS:
-            return f"choose how it ended: {', '.join(_ENDINGS)}"
+        if self.ended not in display.ENDINGS:
+            return f"choose how it ended: {', '.join(display.ENDINGS)}"
         seen = sum(map(bool, self.rewards))
         if seen < len(steps) and self.ended == "whole":
             case, visits = terms.word("episode"), counted(len(steps), terms.word("step"))
@@ -334,7 +336,9 @@ class Entry(NamedTuple):
                         f"{step}, {terms.word(name)}: {before or 'nothing'} → {new or 'nothing'}."
                     )
         if self.ended != old.ended:
-            found.append(f"How it ended: {_ENDINGS[old.ended]} → {_ENDINGS[self.ended]}.")
+            found.append(
+                f"How it ended: {display.ENDINGS[old.ended]} → {display.ENDINGS[self.ended]}."
+            )
         return found
 
 
@@ -387,7 +391,7 @@ async def _amend_form(
         ticket=known,
         lines=entry.lines(steps),
         ended=entry.ended,
-        endings=_ENDINGS,
+        endings=display.ENDINGS,
         event=event,
         others=[(made, Entry.of(one, len(steps)).lines(steps)) for made, one in others],
         is_new=known.status in _LOST,
@@ -473,7 +477,7 @@ async def late(call: Call) -> Response:
         found, _, relearns = await call.service.engine.call(read)
         what = counted(len(found), "report")
         lines = [
-            f"{what} will be counted in as the sites sent them, after they were declared missing.",
+            f"{what} will be counted in exactly as sent after being declared missing.",
             *_by_site(found),
             *(await _consequences(call, relearns)),
         ]
