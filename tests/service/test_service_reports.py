@@ -176,7 +176,7 @@ def test_late_reports_are_taken_in_together(ward):
     tickets = [lost(ward, f"p{number}") for number in range(3)]
     sheet = ward.post("/late", session, ticket=tickets)[2].decode()
     assert "Take in 3 late reports?" in sheet
-    assert "North: p0, p1, p2." in sheet
+    assert "North, p2: week 0 ill, drug, 1; week 4 ill, drug, 2; week 12 ill, drug, 3." in sheet
     ward.post("/late", session, ticket=tickets, reason="they came", **SURE)
     run = ward.ledger.status()
     assert (run.learned, run.refused, run.missing) == (3, 0, 0)
@@ -253,9 +253,22 @@ def test_every_report_can_be_found_and_listed(ward):
     )
     rows = list(csv.reader(io.StringIO(body.decode())))
     assert headers["content-disposition"] == 'attachment; filename="reports-learned.csv"'
-    assert rows[0] == ["ticket", "number", "site", "patient", "enrolled", "status"]
+    assert rows[0][:6] == ["ticket", "number", "site", "patient", "enrolled", "status"]
+    assert rows[0][6:] == ["declared missing", "by", "reason"]
     assert (len(rows), rows[-1][2:4]) == (207, ["south", "'=1+1"])
     assert ward.page("/tickets.csv?status=none", session)[0] == 400
+
+
+def test_a_list_says_who_declared_reports_missing_and_why(ward):
+    session = ward.login("auditor")
+    told(ward, "p1")
+    lost(ward, "p12")
+    told(ward, "q1")
+    assert "/tickets.csv?search=p1" in ward.page("/tickets?search=p1", session)[1]
+    rows = list(csv.reader(io.StringIO(ward.page("/tickets.csv?search=p1", session)[1])))[1:]
+    assert [row[3] for row in rows] == ["p1", "p12"]
+    assert rows[0][6:] == ["", "", ""]
+    assert rows[1][7:] == ["office", "moved abroad"]
 
 
 def test_the_next_tickets_are_selected_with_the_first_ones(ward):

@@ -643,15 +643,13 @@ def _report_facts(terms: Terms, payload: dict[str, Any]) -> dict[str, str]:
 
 def _report_words(new: dict[str, str], old: dict[str, str] | None) -> list[str]:
     """What a report says, with old and new values if it corrects another one."""
-    if old is None:
-        return [f"{name}: {said}" for name, said in new.items() if said and said not in _USUAL]
-    return [
-        f"{name}: {said}"
-        if said == old[name]
-        else f"{name}: {old[name] or 'nothing'} → {said or 'nothing'}"
+    lines = {
+        name: said
+        if old is None or said == old[name]
+        else f"{old[name] or 'nothing'} → {said or 'nothing'}"
         for name, said in new.items()
-        if said or old[name]
-    ]
+    }
+    return [f"{name}: {said}" for name, said in lines.items() if said and said not in _USUAL]
 
 
 def _proposed_words(payload: dict[str, Any], laws: Laws) -> str:

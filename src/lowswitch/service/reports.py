@@ -115,7 +115,8 @@ def _ticked(call: Call, listed: list[TicketView], select: str) -> list[str]:
 
 async def ticket_list(call: Call) -> Response:
     """The same tickets as a table for a spreadsheet, all of them."""
-    asked = query(call.request, "status", "site", "days")
+    asked = query(call.request, "status", "site", "days", "search")
+    search = asked.get("search", "")
     status, days = asked.get("status", OPEN), count(asked, "days", 0, 10**5)
     if status not in STATUSES:
         raise RefusedError(400, f"status must be one of {', '.join(STATUSES)}, not {status!r}")
@@ -123,15 +124,21 @@ async def ticket_list(call: Call) -> Response:
     case, site = call.service.ledger.terms.word("episode"), asked.get("site")
 
     def lines(reader: Ledger) -> Iterator[str]:
-        yield cells(["ticket", "number", "site", harmless(case), "enrolled", "status"])
-        last = 0
-        while found := reader.list_tickets(status, site=site, most=_LISTED, after=last):
+        declared = ["declared missing", "by", "reason"]
+        yield cells(["ticket", "number", "site", harmless(case), "enrolled", "status", *declared])
+        last, which = 0, None if search else status
+        while found := reader.list_tickets(which, site=site, most=_LISTED, after=last, part=search):
             last = found[-1].number
+            settled = reader.settled_by([one.ticket for one in found if one.status in _LOST])
             for one in _older(found, days):
-                named = [harmless(one.site), harmless(one.request)]
-                yield cells([one.ticket, one.number, *named, one.asked, one.status])
+                named, event = [harmless(one.site), harmless(one.request)], settled.get(one.ticket)
+                why = [""] * 3
+                if event is not None:
+                    reason = harmless(event.payload.get("reason", ""))
+                    why = [event.time, harmless(event.actor), reason]
+                yield cells([one.ticket, one.number, *named, one.asked, one.status, *why])
 
-    return download(call, f"reports-{status}.csv", lines)
+    return download(call, f"reports-{'found' if search else status}.csv", lines)
 
 
 # ---- reports that will never come ----------------------------------------------------------------
@@ -284,6 +291,15 @@ class Entry(NamedTuple):
             {"step": name} | {one: _at(self[i], h) for i, one in enumerate(_COLUMNS)}
             for h, name in enumerate(names[:shown])
         ]
+
+    def said(self, steps: Sequence[str]) -> str:
+        """The report in one line, step by step, and how it ended if not as usual."""
+        shown = [
+            f"{line['step']} {', '.join(line[one] for one in _COLUMNS if line[one])}"
+            for line in self.lines(steps)
+            if line["state"]
+        ]
+        return "; ".join([*shown, *[display.ENDINGS[self.ended]] * (self.ended != "whole")])
 
     def given(self, terms: Terms) -> dict[str, Any]:
         """The arguments of `amend`; refused in the words of the form if it is no report."""
@@ -458,30 +474,34 @@ async def late(call: Call) -> Response:
         return await _tickets(call, _view(call), "Select the reports to take in first.", 422)
     ledger = call.service.ledger
 
-    def read() -> tuple[list[StoredTicket], list[dict[str, Any]], bool]:
+    steps = ledger.terms.labels["step"]
+
+    def read() -> tuple[list[str], list[dict[str, Any]], bool]:
         found, reports, relearns = ledger.tickets_named(chosen), list[dict[str, Any]](), False
+        said = list[str]()
         for one in found:
             sent = [report for _, report in ledger.uncounted(one.number) if one.status == REFUSED]
             if not sent:
                 raise LedgerError(f"no late report of {one.site}, {one.request} is on record")
+            said.append(f"{one.site}, {one.request}: {Entry.of(sent[0], len(steps)).said(steps)}.")
             report = {"ticket": one.ticket} | sent[0]
             report["states"] = [ledger.terms.read_state(state) for state in report["states"]]
             relearns |= ledger.require_correction(**report)
             reports.append(report)
-        return found, reports, relearns
+        return said, reports, relearns
 
     _, reports, _ = await call.service.engine.call(read)
     given = filled_in(call, "reason") | {"reports": reports}
 
     async def sheet() -> Sheet:
-        found, _, relearns = await call.service.engine.call(read)
-        what = counted(len(found), "report")
+        said, _, relearns = await call.service.engine.call(read)
+        what = counted(len(said), "report")
         lines = [
             f"{what} will be counted in exactly as sent after being declared missing.",
-            *_by_site(found),
+            *said,
             *(await _consequences(call, relearns)),
         ]
-        title = f"Take in {counted(len(found), 'late report')}"
+        title = f"Take in {counted(len(said), 'late report')}"
         return Sheet(f"{title}?", title, lines, back="/tickets?status=refused", bound=lines[1:])
 
     def done(*_: Any) -> tuple[str, str]:
