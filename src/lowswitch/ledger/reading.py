@@ -16,7 +16,7 @@ from lowswitch.ledger.address import file_of
 from lowswitch.ledger.certificates import certificate
 from lowswitch.ledger.corrections import Corrections
 from lowswitch.ledger.errors import BrokenError, LedgerError, StorageError, UnknownTicketError
-from lowswitch.ledger.events import GENESIS, Event, canonical, read_event, read_time
+from lowswitch.ledger.events import GENESIS, OF_TICKETS, Event, canonical, read_event, read_time
 from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.responses import (
     SHOWN,
@@ -31,7 +31,7 @@ from lowswitch.ledger.responses import (
 )
 from lowswitch.ledger.snapshot import binds, is_whole, state_of
 from lowswitch.ledger.state import OPEN, STATUSES, State, proposal_hash
-from lowswitch.ledger.store import OF_TICKETS, Snapshot, Store, StoredTicket
+from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.ledger.terms import Report, Terms
 from lowswitch.show.text import counted

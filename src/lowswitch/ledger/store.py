@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lowswitch.ledger.errors import BrokenError, NotALedgerError, StorageError
-from lowswitch.ledger.events import FORMAT, Event
+from lowswitch.ledger.events import FORMAT, OF_TICKETS, Event
 
 SCHEMA = (
     "CREATE TABLE events (seq BIGINT PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
@@ -36,7 +36,6 @@ UPGRADES = {  # what a format adds to the one before it; 2 is `add_kinds`
     ),
 }
 _EVENT = "seq, body, hash, kind"
-OF_TICKETS = ("asked", "told", "missing", "refused", "conflict", "amended")  # kinds of events
 _LIKE = re.compile(r"([%_~])")  # what LIKE takes for more than itself
 _AT_ONCE = 500  # names in one query
 _MOST_DIGITS = 15  # of the number of a ticket
