@@ -309,7 +309,7 @@ def test_what_operators_and_auditors_do_by_forms(tmp_path):
         assert served.post("/tokens/revoke", operator, id=own, **SURE)[0] == 422
         assert served.post("/tokens/revoke", operator, id=other)[0] == 200
         assert served.post("/tokens/revoke", operator, id=other, **SURE)[0] == 303
-        assert "revoked by the operator" in served.page("/tokens", auditor)[1]
+        assert "UTC by the operator" in served.page("/tokens", auditor)[1]
         status, text = served.page("/export?kind=jsonl", auditor)
         assert len(text.splitlines()) == ledger.status().events
         assert served.post("/verify", auditor)[0] == 303
@@ -485,8 +485,8 @@ def test_open_reports_are_settled_before_a_proposal(tmp_path):
         (event,) = ledger.newest(1, kind="amended")
         assert event.payload["rewards"] == [1.0, 0.5, 0.0]
         text = served.page("/audit?kind=amended", operator)[1]
-        assert "findings: ill, ill, ill" in text
-        assert "reward: 1, 0.5, 0" in text
+        assert "→ ill, ill, ill</div>" in text
+        assert "→ 1, 0.5, 0</div>" in text
 
 
 def test_the_audit_is_filtered_by_person_and_day(served):

@@ -1,8 +1,10 @@
 """The pages of reports, as a trial office uses them."""
 
 import csv
+import html
 import io
 import re
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -174,7 +176,7 @@ def test_late_reports_are_taken_in_together(ward):
     tickets = [lost(ward, f"p{number}") for number in range(3)]
     sheet = ward.post("/late", session, ticket=tickets)[2].decode()
     assert "Take in 3 late reports?" in sheet
-    assert "North: p0, p1, p2." in sheet
+    assert "North, p2: week 0 ill, drug, 1; week 4 ill, drug, 2; week 12 ill, drug, 3." in sheet
     ward.post("/late", session, ticket=tickets, reason="they came", **SURE)
     run = ward.ledger.status()
     assert (run.learned, run.refused, run.missing) == (3, 0, 0)
@@ -194,6 +196,21 @@ def test_a_contradicting_report_is_shown_where_it_is_corrected(ward):
     (event,) = ward.ledger.newest(1, kind="conflict")
     form = ward.page(f"/amend?ticket={ticket}&event={event.seq}", session)[1]
     assert re.findall(r'name="reward" value="([^"]*)"', form) == ["4", "4", "4"]
+
+
+def test_contradicted_reports_are_listed_until_they_are_corrected(ward):
+    session, ticket = ward.login("operator"), told(ward)
+    assert "Contradicting reports" not in ward.page("/tickets", session)[1]
+    other = ILL | {"rewards": [4, 4, 4]}
+    with pytest.raises(ConflictError):
+        ward.ledger.tell(ticket, **other)
+    page = ward.page("/tickets", session)[1]
+    assert "<h2>Contradicting reports</h2>" in page
+    assert f'<a href="/amend?ticket={ticket}">p1</a>' in page
+    page = ward.page("/tickets", ward.login("auditor"))[1]
+    assert f'<a href="/audit?search={ticket}">p1</a>' in page
+    ward.ledger.amend(ticket, **other, reason="query 17", by="office")
+    assert "Contradicting reports" not in ward.page("/tickets", session)[1]
 
 
 def test_a_client_corrects_many_reports_at_once(ward):
@@ -221,6 +238,14 @@ def test_every_report_can_be_found_and_listed(ward):
     found = ward.page("/tickets?search=P203", session)[1]
     assert re.findall(r"<strong>(p\d+)", found) == ["p203"]
     assert ">correct</a>" in found
+    assert re.findall(r"<strong>(p\d+)", ward.page("/tickets?search=204", session)[1]) == [
+        "p203",  # by its number
+        "p204",
+    ]
+    (ticket,) = re.findall(r'href="/audit\?search=(\w+)">history', found)
+    assert "patient 204: north, p203" in ward.page(f"/audit?search={ticket}", session)[1]
+    page = ward.page("/tickets?status=learned&site=north&days=1", session)[1]
+    assert "Only site north, patients enrolled 1 day ago or earlier." in page
     assert "No patient fits." in ward.page("/tickets?search=%25", session)[1]
     told(ward, "=1+1", site="south")
     _, headers, body = ward.request(
@@ -228,9 +253,22 @@ def test_every_report_can_be_found_and_listed(ward):
     )
     rows = list(csv.reader(io.StringIO(body.decode())))
     assert headers["content-disposition"] == 'attachment; filename="reports-learned.csv"'
-    assert rows[0] == ["ticket", "number", "site", "patient", "enrolled", "status"]
+    assert rows[0][:6] == ["ticket", "number", "site", "patient", "enrolled", "status"]
+    assert rows[0][6:] == ["declared missing", "by", "reason"]
     assert (len(rows), rows[-1][2:4]) == (207, ["south", "'=1+1"])
     assert ward.page("/tickets.csv?status=none", session)[0] == 400
+
+
+def test_a_list_says_who_declared_reports_missing_and_why(ward):
+    session = ward.login("auditor")
+    told(ward, "p1")
+    lost(ward, "p12")
+    told(ward, "q1")
+    assert "/tickets.csv?search=p1" in ward.page("/tickets?search=p1", session)[1]
+    rows = list(csv.reader(io.StringIO(ward.page("/tickets.csv?search=p1", session)[1])))[1:]
+    assert [row[3] for row in rows] == ["p1", "p12"]
+    assert rows[0][6:] == ["", "", ""]
+    assert rows[1][7:] == ["office", "moved abroad"]
 
 
 def test_the_next_tickets_are_selected_with_the_first_ones(ward):
@@ -294,3 +332,64 @@ def test_a_token_is_revoked_by_its_id_and_with_what_follows(ward):
     assert "The site has 1 other token that works." in sheet
     page = ward.page("/tokens", session)[1]
     assert "replaced, still works" in page
+    ward.post("/tokens/revoke", session, id=only, **SURE)
+    page = ward.page("/tokens", session)[1]
+    assert re.search(r"revoked on \d{4}-\d\d-\d\d \d\d:\d\d UTC by the operator", page)
+
+
+# ---- the audit -----------------------------------------------------------------------------------
+
+
+def said(page):
+    """What the audit says of each of its events."""
+    lines = (re.findall(r'<div class="small">(.*?)</div>', one) for one in page.split("<tr>")[2:])
+    return ["; ".join(html.unescape(line) for line in one) for one in lines]
+
+
+def test_a_correction_says_from_what_to_what_and_of_whom(ward):
+    session, ticket = ward.login("auditor"), told(ward)
+    ward.ledger.amend(
+        ticket,
+        states=["ill", "ill"],
+        actions=["drug", "watch"],
+        rewards=[1, 4],
+        ended="truncated",
+        reason="query 17",
+        by="office",
+    )
+    (correction,) = said(ward.page("/audit?kind=amended", session)[1])
+    assert correction == (
+        "patient 1: north, p1; findings: ill, ill, ill → ill, ill;"
+        " treatments: drug, drug, drug → drug, watch; good weeks: 1, 2, 3 → 1, 4;"
+        " how it ended: it was seen to its end → it was not seen to its end; reason: query 17"
+    )
+    late = lost(ward, "p2")
+    ward.ledger.amend(late, **ILL, reason="by post", by="office")
+    taken, _ = said(ward.page("/audit?kind=amended", session)[1])
+    assert "findings: nothing → ill, ill, ill" in taken
+    assert "how it ended: no report came → it was seen to its end" in taken
+
+
+@pytest.mark.parametrize("name", ["p1", "patient 1", "Patient 1", "{ticket}", "{ticket:.12}"])
+def test_the_audit_finds_all_that_happened_to_a_patient(ward, name):
+    session, ticket = ward.login("auditor"), told(ward)
+    told(ward, "p11")
+    with pytest.raises(ConflictError):
+        ward.ledger.tell(ticket, **ILL | {"rewards": [4, 4, 4]})
+    ward.ledger.amend(ticket, **ILL | {"rewards": [4, 4, 4]}, reason="query 17", by="office")
+    words = quote(name.format(ticket=ticket))
+    found = said(ward.page(f"/audit?search={words}", session)[1])
+    assert sum(one.startswith("patient 1: ") for one in found) == 4
+    assert not any("patient 2: north" in one for one in found)  # which is p11
+    assert len(said(ward.page(f"/audit?search={words}&kind=conflict", session)[1])) == 1
+
+
+def test_a_filtered_audit_says_so_on_paper(ward):
+    session = ward.login("auditor")
+    told(ward)
+    assert "Only events that fit" not in ward.page("/audit", session)[1]
+    page = ward.page("/audit?kind=told&person=north&search=p1&since=2026-01-01&before=9", session)
+    assert (
+        "<p>Only events that fit: reported; by north; containing “p1”; from 2026-01-01;"
+        " before event 9.</p>"
+    ) in page[1]

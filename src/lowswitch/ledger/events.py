@@ -114,6 +114,7 @@ KINDS = {
     "created": Kind("began the run", word="run begun", makes_version=True),
     "snapshot": Kind(word="copy of the state", learn_later=True, is_idle=True),
 }
+OF_TICKETS = ("asked", "told", "missing", "refused", "conflict", "amended")  # kinds
 
 
 def makes_version(kind: str, payload: dict[str, Any]) -> bool:

@@ -16,7 +16,15 @@ from lowswitch.ledger.address import file_of
 from lowswitch.ledger.certificates import certificate
 from lowswitch.ledger.corrections import Corrections
 from lowswitch.ledger.errors import BrokenError, LedgerError, StorageError, UnknownTicketError
-from lowswitch.ledger.events import GENESIS, KINDS, Event, canonical, read_event, read_time
+from lowswitch.ledger.events import (
+    GENESIS,
+    KINDS,
+    OF_TICKETS,
+    Event,
+    canonical,
+    read_event,
+    read_time,
+)
 from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.responses import (
     SHOWN,
@@ -261,7 +269,7 @@ class Reading:
         """The first tickets of a status, and of a site, with the time when they were asked for.
 
         status: None for every one. after, part: only tickets with a larger number, and those in
-        whose request these characters are, or with which the ticket begins.
+        whose request these characters are, with which the ticket begins, or whose number it is.
         """
         if status is not None:
             require_word("status", status, STATUSES)
@@ -294,6 +302,11 @@ class Reading:
         """The tickets of these names, in the order in which they were issued."""
         with self._lock:
             return sorted(self.store.tickets_named(names))
+
+    def tickets_numbered(self, numbers: Sequence[int]) -> list[StoredTicket]:
+        """The tickets with these numbers, in their order; at most a page of them."""
+        with self._lock:
+            return sorted(self.store.tickets_numbered(numbers))
 
     def report_of(self, ticket: str) -> tuple[StoredTicket, dict[str, Any]]:
         """A ticket, and the labels and rewards of its report; empty lists if there is none."""
@@ -381,11 +394,29 @@ class Reading:
         """Some events, the newest first, as a reader pages through them.
 
         before: only events with a smaller number. kind, containing: only those of a kind, and those
-        in whose text these words are. Whether the chain is whole is for `verify` to say.
+        in whose text these words are, or which are about an episode that people call so: by its
+        ticket, its request or its number. Whether the chain is whole is for `verify` to say.
         """
-        part = canonical(containing)[1:-1]
-        rows = self.store.newest(count, before=before, kind=kind, part=part)
+        part, numbers = canonical(containing)[1:-1], self._numbers_called(containing)
+        rows = self.store.newest(count, before=before, kind=kind, part=part, numbers=numbers)
         return [views.event_of(*row) for row in rows]
+
+    def _numbers_called(self, name: str) -> list[int]:
+        """The numbers of the tickets with a name, such as p17, or with a number: patient 1,153."""
+        case, _, number = name.strip().rpartition(" ")
+        digits = number.replace(",", "")
+        if case.lower() == self.terms.word("episode").lower() and digits.isdecimal():
+            return [int(digits)]
+        return [one.number for one in self.tickets_called([name.strip()])[name.strip()]]
+
+    def about(self, events: Sequence[Event]) -> tuple[dict[int, StoredTicket], dict[int, Event]]:
+        """The tickets of events by their numbers, and the events whose reports others corrected."""
+        numbers = {one.payload["number"] for one in events if one.kind in OF_TICKETS}
+        corrected = {one.payload.get("instead") or 0 for one in events if one.kind == "amended"}
+        known = {one.number: one for one in self.tickets_numbered([*numbers])}
+        with self._lock:
+            before = [views.event_of(*self.store.event(seq)) for seq in corrected - {0}]
+        return known, {one.seq: one for one in before}
 
     def certificate(
         self,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lowswitch.ledger.errors import BrokenError, NotALedgerError, StorageError
-from lowswitch.ledger.events import FORMAT, Event
+from lowswitch.ledger.events import FORMAT, OF_TICKETS, Event
 
 SCHEMA = (
     "CREATE TABLE events (seq BIGINT PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
@@ -38,6 +38,7 @@ UPGRADES = {  # what a format adds to the one before it; 2 is `add_kinds`
 _EVENT = "seq, body, hash, kind"
 _LIKE = re.compile(r"([%_~])")  # what LIKE takes for more than itself
 _AT_ONCE = 500  # names in one query
+_MOST_DIGITS = 15  # of the number of a ticket
 _TICKET = "number, ticket, site, request, version, status, asked, report"
 
 
@@ -214,17 +215,32 @@ class Store(ABC):
         return rows[0]
 
     def newest(
-        self, count: int, *, before: int | None = None, kind: str | None = None, part: str = ""
+        self,
+        count: int,
+        *,
+        before: int | None = None,
+        kind: str | None = None,
+        part: str = "",
+        numbers: Sequence[int] = (),
     ) -> list[Row]:
-        """Some events, the newest first: those before a number, of a kind, with a part of text."""
+        """Some events, the newest first: those before a number, of a kind, with a part of text.
+
+        numbers: of tickets, whose events have the part of text, too.
+        """
         quoted = _LIKE.sub(r"~\1", part)
-        asked = {"seq > ?": 0, "seq < ?": before, "kind = ?": kind}
-        asked["body LIKE ? ESCAPE '~'"] = f"%{quoted}%" if part else None
-        given = {test: value for test, value in asked.items() if value is not None}
+        kinds = ", ".join(f"'{one}'" for one in OF_TICKETS)
+        parts = ["body LIKE ? ESCAPE '~'", *[f"kind IN ({kinds}) AND body LIKE ?"] * len(numbers)]
+        asked: dict[str, list[Any] | None] = {
+            "seq > ?": [0],
+            "seq < ?": None if before is None else [before],
+            "kind = ?": None if kind is None else [kind],
+            f"({' OR '.join(parts)})": [f"%{quoted}%", *map(_about, numbers)] if part else None,
+        }
+        given = {test: values for test, values in asked.items() if values}
         return self.execute(
             f"SELECT {_EVENT} FROM {self.events} WHERE {' AND '.join(given)}"
             " ORDER BY seq DESC LIMIT ?",
-            *given.values(),
+            *[value for some in given.values() for value in some],
             count,
         )
 
@@ -260,6 +276,12 @@ class Store(ABC):
         rows = self.execute(sql, site, request)
         return StoredTicket(*rows[0]) if rows else None
 
+    def tickets_numbered(self, numbers: Sequence[int]) -> list[StoredTicket]:
+        """The tickets with these numbers, as far as there are such; at most a page of them."""
+        marks = ", ".join("?" * len(numbers))
+        sql = f"SELECT {_TICKET} FROM tickets WHERE number IN ({marks})"
+        return [StoredTicket(*row) for row in self.execute(sql, *numbers)] if numbers else []
+
     def ticket_numbered(self, number: int) -> StoredTicket:
         """A ticket that was issued, by its number."""
         rows = self.execute(f"SELECT {_TICKET} FROM tickets WHERE number = ?", number)
@@ -279,7 +301,7 @@ class Store(ABC):
         """The first tickets of a status, and of a site, in their order; by default all.
 
         status: None for every one. after: only tickets with a larger number. part: only those in
-        whose request it is, or with which the ticket begins.
+        whose request it is, with which the ticket begins, or whose number it is, such as 1,153.
         """
         asked: dict[str, list[Any] | None] = {
             "number > ?": [after],
@@ -287,8 +309,10 @@ class Store(ABC):
             "site = ?": None if site is None else [site],
         }
         quoted = _LIKE.sub(r"~\1", part.lower())
-        found = "(LOWER(request) LIKE ? ESCAPE '~' OR ticket LIKE ? ESCAPE '~')"
-        asked[found] = [f"%{quoted}%", f"{quoted}%"] if part else None
+        found = "(LOWER(request) LIKE ? ESCAPE '~' OR ticket LIKE ? ESCAPE '~' OR number = ?)"
+        digits = part.replace(",", "")
+        number = int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
+        asked[found] = [f"%{quoted}%", f"{quoted}%", number] if part else None
         given = {test: values for test, values in asked.items() if values}
         sql = f"SELECT {_TICKET} FROM tickets WHERE {' AND '.join(given)} ORDER BY number"
         values = [value for some in given.values() for value in some]
@@ -330,7 +354,7 @@ class Store(ABC):
             f"SELECT {_EVENT} FROM {self.events} WHERE kind = ? AND seq > 0"
             " AND body LIKE ? ORDER BY seq LIMIT ?",
             kind,
-            f'%"number":{number},%',
+            _about(number),
             most,
         )
 
@@ -359,3 +383,8 @@ class Store(ABC):
             "SELECT seq, hash, facts, learner, tally FROM snapshots ORDER BY seq DESC"
         )
         return [Snapshot(*row) for row in rows]
+
+
+def _about(number: int) -> str:
+    """The pattern of the body of an event about the ticket with this number."""
+    return f'%"number":{number},%'

@@ -14,6 +14,7 @@ from lowswitch.ledger import Ledger
 from lowswitch.ledger.events import KINDS, Event, makes_version
 from lowswitch.ledger.evidence import width
 from lowswitch.ledger.responses import Chart, Status
+from lowswitch.ledger.store import StoredTicket
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.ledger.terms import WORDS, Terms
 from lowswitch.ledger.text import law
@@ -34,6 +35,13 @@ VIEWS = {
     "width": "Uncertainty",
     "changes": "Changes so far",
 }
+ENDINGS = {  # of an episode that was reported
+    "whole": "it was seen to its end",
+    "truncated": "it was not seen to its end",
+    "terminated": "it ended early for good",
+}
+_NO_REPORT = "no report came"
+_USUAL = (ENDINGS["whole"], _NO_REPORT)  # what goes without saying in the audit
 LEGENDS = {  # what the numbers of a view are
     "visits": "How many {episode}s were given the {action} of the protocol in this place.",
     "width": "Half of the 95 % interval of what to expect of the {action} of the protocol, in"
@@ -548,6 +556,15 @@ def kinds_of(kind: str) -> list[str | None]:
     return [name for name, one in KINDS.items() if one.is_decision or one.is_request]
 
 
+def filter_words(asked: dict[str, str]) -> list[str]:
+    """What the audit is filtered by, for a page that was printed."""
+    kind = asked.get("kind", "")
+    names = {"person": "by {}", "search": "containing “{}”", "since": "from {}", "until": "to {}"}
+    said = ["decisions and requests" if kind == DECISIONS else KINDS[kind].word] if kind else []
+    said += [words.format(asked[name]) for name, words in names.items() if asked.get(name)]
+    return [*said, f"before event {int(asked['before']):,}"] if asked.get("before") else said
+
+
 def newest_of(found: Sequence[Sequence[Event]], most: int) -> list[Event]:
     """The newest events of several lists."""
     merged = sorted(itertools.chain(*found), key=lambda event: event.seq, reverse=True)
@@ -560,23 +577,21 @@ def event_words(
     event: Event,
     in_trial: Sequence[Sequence[int]] = (),
     wished: dict[int, str] | None = None,
+    about: tuple[dict[int, StoredTicket], dict[int, Event]] = ({}, {}),
 ) -> list[str]:
     """What an event says, in labels and with old and new values.
 
     in_trial: those of its rows in which only a trial would have changed. wished: see `wishes`.
+    about: see `Reading.about`.
     """
-    payload, labels = event.payload, terms.labels
+    payload = event.payload
     if "states" in payload and "rewards" in payload and event.kind != "history":
-        said = [f"{terms.word('episode')} {payload['number']:,}"]
-        if payload["states"]:
-            said.append(f"{terms.word('state')}s: {terms.states_shown(payload['states'])}")
-        if payload["actions"]:
-            names = ", ".join(labels["action"][i] for i in payload["actions"])
-            said.append(f"{terms.word('action')}s: {names}")
-        if "propensities" in payload:
-            said.append(f"propensities: {', '.join(f'{p:.4g}' for p in payload['propensities'])}")
-        paid = ", ".join(f"{reward:g}" for reward in payload["rewards"])
-        said += [f"{terms.word('reward')}: {paid}"] if paid else []
+        known, corrected = about
+        ticket, before = known.get(payload["number"]), corrected.get(payload.get("instead", 0))
+        name = f": {ticket.site}, {ticket.request}" if ticket else ""
+        said = [f"{terms.word('episode')} {payload['number']:,}{name}"]
+        old = None if before is None else _report_facts(terms, before.payload)
+        said += _report_words(_report_facts(terms, payload), old)
         return [*said, f"reason: {payload['reason']}"] if "reason" in payload else said
     found = list[str]()
     version = payload.get("version", 0)
@@ -610,6 +625,30 @@ def event_words(
     if "reason" in payload:
         found.append(f"reason: {payload['reason']}")
     return found
+
+
+def _report_facts(terms: Terms, payload: dict[str, Any]) -> dict[str, str]:
+    """A recorded report in labels, each part by its name."""
+    names, chances = terms.labels["action"], payload.get("propensities") or ()
+    states, ended = payload["states"], payload["ended"]
+    return {
+        f"{terms.word('state')}s": terms.states_shown(states) if states else "",
+        f"{terms.word('action')}s": ", ".join(names[i] for i in payload["actions"]),
+        "propensities": ", ".join(f"{p:.4g}" for p in chances),
+        terms.word("reward"): ", ".join(f"{reward:g}" for reward in payload["rewards"]),
+        "how it ended": ENDINGS.get(ended, _NO_REPORT),
+    }
+
+
+def _report_words(new: dict[str, str], old: dict[str, str] | None) -> list[str]:
+    """What a report says, with old and new values if it corrects another one."""
+    lines = {
+        name: said
+        if old is None or said == old[name]
+        else f"{old[name] or 'nothing'} → {said or 'nothing'}"
+        for name, said in new.items()
+    }
+    return [f"{name}: {said}" for name, said in lines.items() if said and said not in _USUAL]
 
 
 def _proposed_words(payload: dict[str, Any], laws: Laws) -> str:

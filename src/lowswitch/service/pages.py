@@ -409,17 +409,18 @@ async def audit(call: Call) -> Response:
     kinds = display.kinds_of(kind)
     wanted = display.Wanted(asked.get("person", ""), asked.get("since", ""), asked.get("until", ""))
 
-    def read() -> list[Any]:
+    def read() -> tuple[list[Any], Any]:
         with service.reading() as reader:
-            return wanted.of(
+            found = wanted.of(
                 lambda some, end: display.newest_of(
                     [reader.newest(some, before=end, kind=one, containing=words) for one in kinds],
                     some,
                 ),
                 before,
             )
+            return found, reader.about(found)
 
-    events = await asyncio.to_thread(read)
+    events, about = await asyncio.to_thread(read)
     laws = await service.engine.call(lambda: display.laws_of(service.ledger))
     more = events[-1].seq if len(events) == display.EVENTS else None
     await catch_up(call)
@@ -431,11 +432,15 @@ async def audit(call: Call) -> Response:
         "audit.html",
         "audit",
         events=[
-            (one, display.event_words(terms, laws, one, in_trial.get(one.seq, ()), asked_for))
+            (
+                one,
+                display.event_words(terms, laws, one, in_trial.get(one.seq, ()), asked_for, about),
+            )
             for one in events
         ],
         kinds=KINDS,
         asked=asked,
+        filters=display.filter_words(asked),
         more=more,
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),

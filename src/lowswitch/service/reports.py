@@ -22,17 +22,12 @@ from lowswitch.service import display, standing
 from lowswitch.service.api import download
 from lowswitch.service.app import Call, as_refusal, now
 from lowswitch.service.bodies import RefusedError, count, query
-from lowswitch.service.render import filled_in, is_by_enter, show
+from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
 from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import age, counted
 
 _COLUMNS = ("state", "action", "reward")  # of a report
-_ENDINGS = {
-    "whole": "it was seen to its end",
-    "truncated": "it was not seen to its end",
-    "terminated": "it ended early for good",
-}
 _LOST = (MISSING, REFUSED)
 _TABS = {one: one for one in STATUSES} | {REFUSED: "came too late"}
 _DONE = {"Correct": "corrected", "Enter": "entered"}
@@ -59,6 +54,9 @@ async def _tickets(
         raise RefusedError(400, f"status must be one of {', '.join(STATUSES)}, not {chosen!r}")
     days, start = count(asked, "days", 0, 10**5), count(asked, "after", 0, 10**15)
 
+    await catch_up(call)
+    contradicted = dict(service.journal.contradicted) if chosen == OPEN and not search else {}
+
     def read() -> dict[str, Any]:
         which = None if search else chosen
         found = ledger.list_tickets(which, site=site, most=_LISTED + 1, after=start, part=search)
@@ -70,6 +68,10 @@ async def _tickets(
             "more": len(listed) > _LISTED,
             "settled": settled,
             "owing": ledger.open_by_site() if which == OPEN else [],
+            "contradicted": [
+                (one, contradicted[one.number])
+                for one in ledger.tickets_numbered([*contradicted][-_LISTED:])
+            ],
         }
 
     facts = await service.engine.call(read)
@@ -113,7 +115,8 @@ def _ticked(call: Call, listed: list[TicketView], select: str) -> list[str]:
 
 async def ticket_list(call: Call) -> Response:
     """The same tickets as a table for a spreadsheet, all of them."""
-    asked = query(call.request, "status", "site", "days")
+    asked = query(call.request, "status", "site", "days", "search")
+    search = asked.get("search", "")
     status, days = asked.get("status", OPEN), count(asked, "days", 0, 10**5)
     if status not in STATUSES:
         raise RefusedError(400, f"status must be one of {', '.join(STATUSES)}, not {status!r}")
@@ -121,15 +124,21 @@ async def ticket_list(call: Call) -> Response:
     case, site = call.service.ledger.terms.word("episode"), asked.get("site")
 
     def lines(reader: Ledger) -> Iterator[str]:
-        yield cells(["ticket", "number", "site", harmless(case), "enrolled", "status"])
-        last = 0
-        while found := reader.list_tickets(status, site=site, most=_LISTED, after=last):
+        declared = ["declared missing", "by", "reason"]
+        yield cells(["ticket", "number", "site", harmless(case), "enrolled", "status", *declared])
+        last, which = 0, None if search else status
+        while found := reader.list_tickets(which, site=site, most=_LISTED, after=last, part=search):
             last = found[-1].number
+            settled = reader.settled_by([one.ticket for one in found if one.status in _LOST])
             for one in _older(found, days):
-                named = [harmless(one.site), harmless(one.request)]
-                yield cells([one.ticket, one.number, *named, one.asked, one.status])
+                named, event = [harmless(one.site), harmless(one.request)], settled.get(one.ticket)
+                why = [""] * 3
+                if event is not None:
+                    reason = harmless(event.payload.get("reason", ""))
+                    why = [event.time, harmless(event.actor), reason]
+                yield cells([one.ticket, one.number, *named, one.asked, one.status, *why])
 
-    return download(call, f"reports-{status}.csv", lines)
+    return download(call, f"reports-{'found' if search else status}.csv", lines)
 
 
 # ---- reports that will never come ----------------------------------------------------------------
@@ -259,7 +268,7 @@ class Entry(NamedTuple):
     def of(cls, report: dict[str, Any], steps: int) -> Entry:
         """The report with these labels and rewards."""
         rewards = [f"{one:.15g}" for one in report["rewards"]]
-        ended = report["ended"] if report["ended"] in _ENDINGS else "whole"
+        ended = report["ended"] if report["ended"] in display.ENDINGS else "whole"
         states, actions, paid = (
             [*values, *[""] * (steps - len(values))]
             for values in (report["states"], report["actions"], rewards)
@@ -282,6 +291,15 @@ class Entry(NamedTuple):
             {"step": name} | {one: _at(self[i], h) for i, one in enumerate(_COLUMNS)}
             for h, name in enumerate(names[:shown])
         ]
+
+    def said(self, steps: Sequence[str]) -> str:
+        """The report in one line, step by step, and how it ended if not as usual."""
+        shown = [
+            f"{line['step']} {', '.join(line[one] for one in _COLUMNS if line[one])}"
+            for line in self.lines(steps)
+            if line["state"]
+        ]
+        return "; ".join([*shown, *[display.ENDINGS[self.ended]] * (self.ended != "whole")])
 
     def given(self, terms: Terms) -> dict[str, Any]:
         """The arguments of `amend`; refused in the words of the form if it is no report."""
@@ -312,8 +330,8 @@ class Entry(NamedTuple):
                     f"{line['step']}: {line['reward']!r} is no number; write a point before"
                     " decimals, such as 1.5"
                 )
-        if self.ended not in _ENDINGS:
-            return f"choose how it ended: {', '.join(_ENDINGS)}"
+        if self.ended not in display.ENDINGS:
+            return f"choose how it ended: {', '.join(display.ENDINGS)}"
         seen = sum(map(bool, self.rewards))
         if seen < len(steps) and self.ended == "whole":
             case, visits = terms.word("episode"), counted(len(steps), terms.word("step"))
@@ -334,7 +352,9 @@ class Entry(NamedTuple):
                         f"{step}, {terms.word(name)}: {before or 'nothing'} → {new or 'nothing'}."
                     )
         if self.ended != old.ended:
-            found.append(f"How it ended: {_ENDINGS[old.ended]} → {_ENDINGS[self.ended]}.")
+            found.append(
+                f"How it ended: {display.ENDINGS[old.ended]} → {display.ENDINGS[self.ended]}."
+            )
         return found
 
 
@@ -387,7 +407,7 @@ async def _amend_form(
         ticket=known,
         lines=entry.lines(steps),
         ended=entry.ended,
-        endings=_ENDINGS,
+        endings=display.ENDINGS,
         event=event,
         others=[(made, Entry.of(one, len(steps)).lines(steps)) for made, one in others],
         is_new=known.status in _LOST,
@@ -454,30 +474,34 @@ async def late(call: Call) -> Response:
         return await _tickets(call, _view(call), "Select the reports to take in first.", 422)
     ledger = call.service.ledger
 
-    def read() -> tuple[list[StoredTicket], list[dict[str, Any]], bool]:
+    steps = ledger.terms.labels["step"]
+
+    def read() -> tuple[list[str], list[dict[str, Any]], bool]:
         found, reports, relearns = ledger.tickets_named(chosen), list[dict[str, Any]](), False
+        said = list[str]()
         for one in found:
             sent = [report for _, report in ledger.uncounted(one.number) if one.status == REFUSED]
             if not sent:
                 raise LedgerError(f"no late report of {one.site}, {one.request} is on record")
+            said.append(f"{one.site}, {one.request}: {Entry.of(sent[0], len(steps)).said(steps)}.")
             report = {"ticket": one.ticket} | sent[0]
             report["states"] = [ledger.terms.read_state(state) for state in report["states"]]
             relearns |= ledger.require_correction(**report)
             reports.append(report)
-        return found, reports, relearns
+        return said, reports, relearns
 
     _, reports, _ = await call.service.engine.call(read)
     given = filled_in(call, "reason") | {"reports": reports}
 
     async def sheet() -> Sheet:
-        found, _, relearns = await call.service.engine.call(read)
-        what = counted(len(found), "report")
+        said, _, relearns = await call.service.engine.call(read)
+        what = counted(len(said), "report")
         lines = [
-            f"{what} will be counted in as the sites sent them, after they were declared missing.",
-            *_by_site(found),
+            f"{what} will be counted in exactly as sent after being declared missing.",
+            *said,
             *(await _consequences(call, relearns)),
         ]
-        title = f"Take in {counted(len(found), 'late report')}"
+        title = f"Take in {counted(len(said), 'late report')}"
         return Sheet(f"{title}?", title, lines, back="/tickets?status=refused", bound=lines[1:])
 
     def done(*_: Any) -> tuple[str, str]:
