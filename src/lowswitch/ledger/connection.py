@@ -147,7 +147,7 @@ def why_no_text(name: str, value: Any) -> str | None:
     if len(value) > MOST_TEXT:
         return f"{name} may have {MOST_TEXT:,} characters, not {len(value):,}"
     if CONTROL.search(value):
-        return f"{name} has a character that cannot be shown"
+        return f"{name} has a control character, such as a line break"
     return None
 
 
