@@ -125,8 +125,8 @@ def test_a_heading_speaks_of_the_first_policies_of_all_runs(results):
             "b": replace(other, first_value=second),
             "c": replace(other, first_value=math.nan),
         }
-        assert ", the first one 0.0000 to 1.1737, uniform play" in ls.summary(runs).heading
-    assert f"the first one {one.first_value:.4f}, uniform" in ls.summary(results).heading
+        assert ", initial policy 0.0000 to 1.1737, uniform random" in ls.summary(runs).heading
+    assert f"initial policy {one.first_value:.4f}, uniform" in ls.summary(results).heading
 
 
 @pytest.fixture(scope="module")

@@ -276,7 +276,7 @@ def without_defaults(part: Any) -> str:
     options = []
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
-        if field.repr and value != field.default:
+        if field.repr and repr(value) != repr(field.default):  # a value may be an array
             text = without_defaults(value) if dataclasses.is_dataclass(value) else repr(value)
             options.append(f"{field.name}={text}")
     return f"{type(part).__name__}({', '.join(options)})"

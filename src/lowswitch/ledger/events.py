@@ -26,6 +26,7 @@ class Kind(NamedTuple):
 
     verb: str = ""  # what the actor did, in words; the pages keep the events that have one
     learn_later: bool = False  # no report before it needs to be learned by then
+    of_ticket: bool = False  # its payload names one by its number
     has_report: bool = False  # of a ticket
     is_decision: bool = False  # of people, about the run
     makes_version: bool = False  # if it says which; the first event makes version 1
@@ -41,12 +42,14 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "asked": Kind(word="enrolled", learn_later=True),
-    "told": Kind(word="reported", learn_later=True, has_report=True),
-    "missing": Kind(word="declared missing", learn_later=True, has_report=True),
-    "refused": Kind(word="report refused", learn_later=True, uncounted=True),
-    "conflict": Kind(word="contradicting report", learn_later=True, uncounted=True),
-    "amended": Kind("corrected a report", word="report corrected", has_report=True, is_idle=True),
+    "asked": Kind(word="enrolled", learn_later=True, of_ticket=True),
+    "told": Kind(word="reported", learn_later=True, of_ticket=True, has_report=True),
+    "missing": Kind(word="declared missing", learn_later=True, of_ticket=True, has_report=True),
+    "refused": Kind(word="report refused", learn_later=True, of_ticket=True, uncounted=True),
+    "conflict": Kind(word="contradicting report", learn_later=True, of_ticket=True, uncounted=True),
+    "amended": Kind(
+        "corrected a report", word="report corrected", of_ticket=True, has_report=True, is_idle=True
+    ),
     "met": Kind("asked for a proposal", word="proposal asked for", ends_proposal=True),
     "proposed": Kind("was proposed", word="proposal"),
     "approved": Kind(
@@ -114,7 +117,7 @@ KINDS = {
     "created": Kind("began the run", word="run begun", makes_version=True),
     "snapshot": Kind(word="copy of the state", learn_later=True, is_idle=True),
 }
-OF_TICKETS = ("asked", "told", "missing", "refused", "conflict", "amended")  # kinds
+OF_TICKETS = [name for name, kind in KINDS.items() if kind.of_ticket]
 
 
 def makes_version(kind: str, payload: dict[str, Any]) -> bool:
