@@ -47,8 +47,8 @@ def test_the_page_says_what_version_two_is():
         assert f"| {name} | `{text}` |" in page
     assert f"i = 1 to {INSTANCES}" in page
     assert f"{EPISODES:,}<!-- / --> episodes, and every cell has seeds 0 to {SEEDS - 1}" in page
-    assert f"at least {HARD:.0%} of what uniform play loses".replace("%", " %") in page
-    assert f"below {FLOOR:.0%} of what uniform play loses".replace("%", " %") in page
+    assert f"at least {HARD:.0%} as much as uniform random play".replace("%", " %") in page
+    assert f"below {FLOOR:.0%} of the regret of uniform play".replace("%", " %") in page
     assert "N = 1, 3, 10, 30 and 100 deployments" in page
     assert BUDGETS == (1, 3, 10, 30, 100)
 
