@@ -10,7 +10,7 @@ help:  ## list the commands
 
 setup: .venv/ready  ## make .venv with everything
 
-test: setup  ## all tests, about four minutes on two cores
+test: setup  ## all tests, four to eight minutes on two cores
 	.venv/bin/python -m pytest -n auto --dist loadfile
 
 fast: setup  ## the tests that are not statistical
