@@ -30,6 +30,7 @@ def distinct_powers(growth: Decimal, *, first: int, limit: int) -> Iterator[int]
         power = CONTEXT.multiply(power, growth)
 
 
+@functools.lru_cache(maxsize=1)  # the bound and the run both ask, one after the other
 def counts_at(growth: Decimal, eta: float, first: int, limit: int) -> tuple[int, tuple[int, ...]]:
     """Every count up to ceil(growth^first), then the distinct ceil(growth^r), up to `limit`.
 
