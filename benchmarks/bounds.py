@@ -22,10 +22,10 @@ import numpy as np
 
 import bench
 import lowswitch as ls
-from evidence import clinic
+from evidence_families import clinic
 from lowswitch.history import evaluation_of, fresh_account
 from lowswitch.kernels import planning
-from lowswitch.kernels.arrays import Log
+from lowswitch.kernels.arrays import ChangeLog
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learners import ProblemSize, knowledge_of
 from lowswitch.show.progress import Progress
@@ -64,12 +64,11 @@ EPISODES = {name: 100 if "steps" in name else 300 for name in SMALL}
 
 def one_visit():
     """The clinic of one visit: four treatments in each of twelve states."""
-    whole = clinic(0, True)
     means = np.random.default_rng(0).random((12, 4))
     return ls.TabularMDP(
         np.eye(12)[:, None].repeat(4, axis=1),
         means,
-        start=whole.start_law,
+        start=np.full(12, 1 / 12),
         horizon=1,
         reward_law="bernoulli",
     )
@@ -79,7 +78,7 @@ LARGE = {
     "clinic of one visit": one_visit,
     "RiverSwim": lambda: ls.envs.riverswim(states=6, horizon=10),
     "random": lambda: ls.envs.random_mdp(reward_law="bernoulli"),
-    "clinic": lambda: clinic(0, True),
+    "clinic": lambda: clinic(np.random.default_rng(0), S=12, A=4, H=6),
     "Garnet": lambda: ls.envs.garnet(states=12, horizon=6, reward_law="bernoulli"),
 }
 
@@ -101,7 +100,9 @@ def run(mdp, algorithm, looks, seed):
     account = fresh_account(gap, marks)
     room = max(2**11, known.spec.timing.room)
     changes = np.zeros((room, 3 + known.members), dtype=np.int64)
-    log = Log(False, np.zeros(1, dtype=np.int64), changes, marks, *np.zeros((2, 1), dtype=np.int64))
+    log = ChangeLog(
+        False, np.zeros(1, dtype=np.int64), changes, marks, *np.zeros((2, 1), dtype=np.int64)
+    )
     done = 0
     for look in looks:
         while done < look:

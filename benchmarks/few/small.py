@@ -1,6 +1,6 @@
 """`few` with few deployments, against one change: explore for K / 10, plan once, commit.
 
-    python benchmarks/few/small.py [--budgets 1 2 3 5 10 30] [--seeds 16] [--json FILE]
+    python benchmarks/few/small.py [--budgets 1 2 3 5 10 30] [--seeds 32] [--json FILE]
 
 One change is what anybody would try first: uniformly random actions in the first tenth of the run,
 then the best policy of the means that were seen. It is told whether all steps are alike, which
@@ -24,20 +24,19 @@ import bench
 from lowswitch import few, simulate
 
 INSTANCES = (1000, 1001, 1002)  # 0 to 2 were used for choosing
-FEWER = {10: 2, 30: 4}  # by which the number of seeds is divided, since they take longer
 
 
 def main() -> None:
     parser = bench.parser(__doc__)
     parser.add_argument("--budgets", type=int, nargs="*", default=(1, 2, 3, 5, 10, 30))
-    parser.add_argument("--seeds", type=int, default=16)
+    parser.add_argument("--seeds", type=int, default=32)
     options = parser.parse_args()
     results = bench.Results(options.json)
-    results.keep("setting", {"seeds": options.seeds, "fewer": FEWER, "instances": len(INSTANCES)})
+    results.keep("setting", {"seeds": options.seeds, "instances": len(INSTANCES)})
     tried = [(name, i, *FAMILIES[name]) for i in INSTANCES for name in FAMILIES]
     for budget in (0, *options.budgets):
         for name, i, make, episodes in tried:
-            mdp, seeds = make(i), options.seeds // FEWER.get(budget, 1)
+            mdp = make(i)
             percent = 100 / (episodes * (mdp.optimal_value() - mdp.uniform_value()))
             if budget == 0 and f"{name} {i}, one change" not in results.found:
                 alike = mdp.steps_alike
@@ -52,7 +51,7 @@ def main() -> None:
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore")  # of runs that learn nothing
                         runs = simulate(
-                            mdp, algorithm, episodes=episodes, seeds=seeds, progress=False
+                            mdp, algorithm, episodes=episodes, seeds=options.seeds, progress=False
                         )
                     results.keep(key, summary(percent * runs.regret))
 
