@@ -190,7 +190,7 @@ def test_a_limit_beside_every_choice_is_used_or_refused(tmp_path):
     with Served(tmp_path, **TRIAL) as served:
         ledger, session = served.ledger, served.login("reviewer")
         view = records(ledger)
-        for decision in ("postpone all", "postpone selected", "forbid selected"):
+        for decision in ("postpone all", "postpone selected", "forbid selected", "approve end"):
             row = key(view.rows[0])
             status, text, _ = limited(served, session, view, decision, "7", row=[row])
             assert (status, "Your limit of 7 for the trial goes with" in text) == (422, True)

@@ -31,7 +31,7 @@ from lowswitch.service.effects import (
     unlimited,
 )
 from lowswitch.service.phrases import several, share_of
-from lowswitch.show.text import counted
+from lowswitch.show.text import counted, plural
 
 MOST_LISTED = 200  # lines of changes on a page that is confirmed
 FEW = 20  # cases: of an action that fewer were given, the page says so
@@ -172,7 +172,7 @@ def _whole_approved(known: Known, view: ProposalView, decision: dict[str, Any]) 
         lines += limit_lines(known, decision) + _trial_lines(known, decision)
     else:
         title = "Approve the new policy"
-        lines = [f"The new policy takes effect for new {known.case}s."]
+        lines = [f"The new policy takes effect for new {known.cases}."]
         if known.worth is not None:
             lines.append(f"Expected: {phrases.gain_words(known.worth['change'], known.terms)}.")
     lines += _fidelity_lines(row) if adopts else []
@@ -227,16 +227,15 @@ def _with_kinds(known: Known, sheet: Sheet, then: Sequence[str] = ()) -> Sheet:
 def _effect_lines(known: Known, row: Mapping[str, Any]) -> list[str]:
     """How many cases a decision concerns, and what it is expected to gain."""
     if "regions" not in row:
-        return [f"What it changes for which {known.case}s is not known: no {known.case} is logged."]
-    case, outside = known.case, " outside the trial" if known.protocol else ""
+        return [f"What it changes for which {known.cases} is not known: no {known.case} is logged."]
+    outside = " outside the trial" if known.protocol else ""
     share, found = row["usual_changes"], list[str]()
     if not (share or _moving(row)):
-        found.append(f"{case.capitalize()}s{outside} get what they get now.")
+        found.append(f"{known.cases.capitalize()}{outside} get what they get now.")
     else:
-        usual = "another" if known.protocol else "another usual"
+        usual = f"another{'' if known.protocol else ' usual'} {known.terms.word('action')}"
         found.append(
-            f"{percent(share)} of new {case}s{outside} get {usual} {known.terms.word('action')}, as"
-            " listed below."
+            f"{percent(share)} of new {known.cases}{outside} get {usual}, as listed below."
         )
         found += _fidelity_lines(row)
     if known.worth is not None:
@@ -249,7 +248,7 @@ def _new_protocol_lines(known: Known, adopts: bool, changes: bool) -> list[str]:
     if not adopts:
         left = f" The proposed protocol is not adopted. {_next_time(known, 1)}" if changes else ""
         return [f"The protocol stays as it is.{left}"]
-    found = [f"The new protocol takes effect for new {known.case}s outside the trial."]
+    found = [f"The new protocol takes effect for new {known.cases} outside the trial."]
     if known.worth is not None:
         gain = phrases.gain_words(known.worth["protocol"], known.terms)
         found.append(f"Expected outside the trial: {gain}.")
@@ -259,7 +258,7 @@ def _new_protocol_lines(known: Known, adopts: bool, changes: bool) -> list[str]:
 def _replaces(known: Known, view: ProposalView) -> str:
     """Which version comes after which."""
     return (
-        f"Version {view.version + 1} replaces version {view.version} for new {known.case}s. An"
+        f"Version {view.version + 1} replaces version {view.version} for new {known.cases}. An"
         " operator can ask to roll it back."
     )
 
@@ -314,7 +313,7 @@ def _protocol_lines(known: Known, changes: list[dict[str, Any]]) -> list[str]:
     does = "takes" if len(changes) == 1 else "take"
     found = [
         f"{counted(len(changes), 'change')} of the protocol {does} effect for new"
-        f" {known.case}s{outside}."
+        f" {known.cases}{outside}."
     ]
     return [*found, *_expected(known)]
 
@@ -362,7 +361,7 @@ def too_small(known: Known, decision: dict[str, Any]) -> str:
     least = np.ceil(1000 / members) / 10
     return (
         f"a limit of {100 * share:g} % would leave nobody in the trial, because each of its"
-        f" alternatives gets {100 / members:.1f} % of new {known.case}s. Type at least"
+        f" alternatives gets {100 / members:.1f} % of new {known.cases}. Type at least"
         f" {least:g}, or type 0 to end the trial"
     )
 
@@ -431,9 +430,10 @@ def _trial_lines(known: Known, decision: dict[str, Any]) -> list[str]:
 
 def _apart(known: Known) -> str:
     """What approved changes mean for a trial that stays."""
+    actions = plural(known.terms.word("action"))
     return (
-        f"The trial's {known.case}s keep their present {known.terms.word('action')}s. The table"
-        " shows them beside the new protocol."
+        f"{known.cases.capitalize()} in the trial get its present {actions}, not the proposed ones."
+        " The table shows them beside the new protocol."
     )
 
 
@@ -493,7 +493,7 @@ def _consent(known: Known, changes: list[dict[str, Any]]) -> str:
         said += f"; and {len(named) - 10} more"
     return (
         f"I know that no {known.case} was ever given this there, so nothing is known of it, and"
-        f" that it replaces the protocol for all {known.case}s outside the trial: {said}."
+        f" that it replaces the protocol for all {known.cases} outside the trial: {said}."
         if known.protocol
         else f"I know that no {known.case} was ever given this there, so nothing is known of it:"
         f" {said}."
@@ -651,7 +651,9 @@ def _stays(known: Known, view: ProposalView) -> str:
     until = (
         "until the board approves a later proposal" if known.run.budget_left != 0 else "for good"
     )
-    actions = f"The {known.terms.word('action')}s of today stay" if known.has_rows else "It stays"
+    actions = (
+        f"The {plural(known.terms.word('action'))} of today stay" if known.has_rows else "It stays"
+    )
     return f"Version {view.version} stays in use. {actions} {until}."
 
 
@@ -753,7 +755,7 @@ def _freed_lines(known: Known, after: Any, changed: set[tuple[int, int]]) -> lis
         if (h, x) not in changed:
             found.setdefault(int(after[0, h, x]), set()).add((h, x))
     lines = [
-        f"The trial's {known.case}s who were to be given it get {names[a]} instead, like the"
+        f"The trial's {known.cases} who were to be given it get {names[a]} instead, like the"
         f" protocol: {phrases.places_words(known.terms, sorted(rows))}."
         for a, rows in sorted(found.items())
     ]
@@ -836,8 +838,8 @@ def thawed(known: Known, decision: dict[str, Any]) -> Sheet:
     paused, case = known.run.paused or {}, known.case
     lines = [
         f"{paused.get('by', '')} paused the run: {paused.get('reason', '')}.",
-        f"Sites can enrol {case}s and report again, and decisions are possible.",
-        f"New {case}s follow version {known.run.version}.",
+        f"Sites can enrol {known.cases} and report again, and decisions are possible.",
+        f"New {known.cases} follow version {known.run.version}.",
     ]
     if known.protocol:
         share = share_of(known.policies)
@@ -866,7 +868,7 @@ def capped(known: Known, decision: dict[str, Any]) -> Sheet:
     enter = phrases.share_words(share, known.case)
     lines = [
         f"{enter[:1].upper()}{enter[1:]} {_enter(share)} the trial (now {100 * now:.0f} %)."
-        f" {known.case.capitalize()}s who are in it already keep the plan that they were given."
+        f" {known.cases.capitalize()} who are in it already keep the plan that they were given."
     ]
     if known.has_rows and (gone := effects.stopped(known.policies, after)):
         lines.append(f"No longer given: {phrases.actions_words(known.terms, gone)}.")
