@@ -340,7 +340,7 @@ def test_reviewers_are_told_of_requests_limits_and_weak_changes(tmp_path):
         enrol(ledger, 12)
         view = ledger.propose(by="office")
         journal = served.service.journal
-        known = SimpleNamespace(precedents=Precedents(), case="patient")
+        known = SimpleNamespace(precedents=Precedents(), cases="patients")
         for share, is_said in ((0.25, True), (0.0625, False)):
             said = proposals.reminder(known, journal, {"new": share})
             limit = "Dr Vega and the reviewer limited the trial to at most 7 % of new patients"

@@ -12,7 +12,16 @@ from test_service_console import SURE, TRIAL, WARD, enrol, key, records
 
 from lowswitch.ledger.events import KINDS
 from lowswitch.policy.tables import departing
-from lowswitch.service import demo, display, effects, figures, phrases, proposals, sheets
+from lowswitch.service import (
+    approvals,
+    demo,
+    display,
+    effects,
+    figures,
+    phrases,
+    proposals,
+    reversals,
+)
 from served import Served
 
 
@@ -537,9 +546,9 @@ def test_a_part_of_the_changes_says_how_its_trial_differs_from_the_proposal_page
         for one in (some, effects.whole(known.view))
     )
     assert here != there
-    (said,) = sheets._other_trial(known, some)
+    (said,) = approvals._other_trial(known, some)
     assert "there the present trial goes on" in said
-    assert sheets._other_trial(known, effects.whole(known.view)) == []
+    assert approvals._other_trial(known, effects.whole(known.view)) == []
 
 
 def test_a_veto_says_what_the_trial_still_gives(clinic):
@@ -547,9 +556,9 @@ def test_a_veto_says_what_the_trial_still_gives(clinic):
     given = phrases.given_in_trial(known.policies)
     h, x = next((h, x) for h, x, _ in sorted(given) if sum(one[:2] == (h, x) for one in given) > 1)
     actions = sorted(one[2] for one in given if one[:2] == (h, x))
-    sheet = sheets.vetoed(known, {"rows": [[h, x]], "actions": actions[:1]})
+    sheet = reversals.vetoed(known, {"rows": [[h, x]], "actions": actions[:1]})
     assert any(line.startswith("The trial still gives ") for line in sheet.lines)
-    every = sheets.vetoed(known, {"rows": [[h, x]], "actions": actions})
+    every = reversals.vetoed(known, {"rows": [[h, x]], "actions": actions})
     assert not any(line.startswith("The trial still gives ") for line in every.lines)
 
 
@@ -793,8 +802,13 @@ def test_a_loss_is_said_to_be_sure_and_not_a_gain_to_be_unsure(clinic):
 
 def test_letters_of_a_figure_stand_apart_and_inside():
     spans = [figures.Span(1, 100, figures.Interval("version 1", 1.0, 0.1), False, 1)]
-    drawn = str(figures.story(spans, [(98, "A"), (99, "V"), (100, "L")], 100))
-    (x, letters) = re.search(r'<text x="([\d.]+)"[^>]*class="sign"[^>]*>([A-Z ]+)<', drawn).groups()
-    assert letters == "A V L"
-    assert float(x) + 4.5 * len(letters) <= 640
+    signs = [(20, "A"), (98, "A"), (99, "V"), (100, "L")]
+    drawn = str(figures.story(spans, signs, 100))
+    pattern = r'<text x="([\d.]+)" y="([\d.]+)" class="sign"[^>]*>(.)<'
+    found = [(float(x), float(y), one) for x, y, one in re.findall(pattern, drawn)]
+    assert [one for _, _, one in found] == ["A", "A", "V", "L"]
+    assert [y for _, y, _ in found] == [12, 12, 25, 38]  # those that are close, one below the other
+    assert max(x for x, _, _ in found) <= 640 - 4.5
     assert ">1</text>" in drawn
+    crowd = [(100, letter) for letter in "AVLAVL"]
+    assert re.findall(pattern, str(figures.story(spans, crowd, 100)))[-1][2] == "…"

@@ -11,12 +11,20 @@ from starlette.responses import RedirectResponse, Response
 from lowswitch.ledger import LedgerError, ProposalView, SupersededError
 from lowswitch.ledger.responses import MotionView
 from lowswitch.review.proposals import WHOLE
-from lowswitch.service import display, effects, news, phrases, proposals, sheets, standing, vectors
+from lowswitch.service import (
+    approvals,
+    display,
+    effects,
+    news,
+    phrases,
+    proposals,
+    standing,
+    vectors,
+)
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import RefusedError, count, query, whole
 from lowswitch.service.effects import Known
 from lowswitch.service.journal import Mark, Returns
-from lowswitch.service.phrases import share_of
 from lowswitch.service.precedents import decided, precedents
 from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
 from lowswitch.service.roles import REVIEWER
@@ -368,7 +376,7 @@ async def _sheet(
     known = await known_of(call, chosen, kind=kind, decision=given)
     assert known.view is not None
     rows = [[row["step"], row["state"]] for row in known.view.rows] if keys is None else chosen
-    if kind == "approved" and (wrong := sheets.too_small(known, given | {"rows": rows})):
+    if kind == "approved" and (wrong := approvals.too_small(known, given | {"rows": rows})):
         raise RefusedError(422, wrong)
     decision = given | {"rows": rows} | ({"forever": False} if kind == "rejected" else {})
     sheet = standing.described(known, kind, decision)
@@ -633,12 +641,11 @@ async def cap(call: Call) -> Response:
         given["share"] = _share(given["share"])
 
     async def sheet() -> Sheet:
-        known = await known_of(call)
-        if not (known.protocol and share_of(known.policies)):
-            laws = await call.service.engine.call(lambda: display.laws_of(call.service.ledger))
-            ended = precedents(call.service.journal, laws).ended
-            by = "" if ended is None else f": {decided(known.terms, ended)}"
-            raise LedgerError(f"no trial is running{by}")
+        await catch_up(call)
+        ledger = call.service.ledger
+        laws = await call.service.engine.call(lambda: display.laws_of(ledger))
+        if (ended := precedents(call.service.journal, laws).ended) is not None:
+            raise LedgerError(f"no trial is running: {decided(ledger.terms, ended)}")
         return await _of_kind(call, "capped", {"share": given.get("share", 0.0)})
 
     return await two_steps(

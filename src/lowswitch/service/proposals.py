@@ -9,7 +9,7 @@ from lowswitch.ledger.events import LEDGER
 from lowswitch.ledger.evidence import BY_WORTH
 from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import WORTHS, percent
-from lowswitch.service import display, effects, phrases, sheets
+from lowswitch.service import approvals, display, effects, phrases, sheets
 from lowswitch.service.effects import Known
 from lowswitch.service.journal import Journal
 from lowswitch.service.phrases import LABELS
@@ -50,7 +50,7 @@ def proposal_facts(
         "changes": len(rows),
         "title": title(len(rows), trial),
         "summary": _summary(known, rows),
-        "taken_back": sheets.taken_back(known, rows),
+        "taken_back": approvals.taken_back(known, rows),
         "found": len(shown),
         "page": page,
         "pages": pages,
