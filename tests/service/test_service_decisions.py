@@ -795,7 +795,7 @@ def test_an_interval_of_a_loss_is_said_without_signs():
 def test_a_loss_is_said_to_be_sure_and_not_a_gain_to_be_unsure(clinic):
     gain = {"mean": -0.05, "within_80": [-0.08, -0.01], "better": 0.03}
     said = phrases.gain_words(gain, clinic.ledger.terms)
-    assert said.endswith("97 % sure that this is no improvement, and gives 3 % to one")
+    assert said.endswith("the learner's model is 97 % sure that this is not an improvement")
     said = phrases.gain_words(gain | {"better": 0.5}, clinic.ledger.terms)
     assert said.endswith("50 % sure that this is an improvement")
 

@@ -159,10 +159,9 @@ def between(gain: dict[str, Any], terms: Terms) -> str:
 
 def gain_words(gain: dict[str, Any], terms: Terms) -> str:
     """A gain with its interval, and how sure an improvement is, or that it is none."""
-    better, worse = percent(gain["better"]), percent(1 - gain["better"])
-    sure = f"{better} sure that this is an improvement"
+    sure = f"{percent(gain['better'])} sure that this is an improvement"
     if gain["better"] < 0.5:
-        sure = f"{worse} sure that this is no improvement, and gives {better} to one"
+        sure = f"{percent(1 - gain['better'])} sure that this is not an improvement"
     return f"{more(gain['mean'], terms)} ({between(gain, terms)}); the learner's model is {sure}"
 
 
