@@ -78,7 +78,7 @@ def by_page(served, role, action, body):
     said = re.search(r'<p( class="wrong" role="alert")?>(.*?)</p>', text.decode(), re.DOTALL)
     wrong = re.search(r'<p class="wrong" role="alert">(.*?)</p>', text.decode(), re.DOTALL)
     words = html.unescape(wrong[1] if wrong else said[2])
-    return (status, words[:1].lower() + words[1:])
+    return (status, words[:1].lower() + words[1:].removesuffix("."))  # a page has whole sentences
 
 
 def everything(served):

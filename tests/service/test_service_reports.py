@@ -225,7 +225,7 @@ def test_a_contradiction_is_dismissed_with_a_reason_and_comes_back_with_another_
     assert "No report waits that contradicts" in refused[2].decode()
     contradict(ward, ticket, 4, 4, 4)
     status = ward.page("/", session)[1]
-    assert "1 report has a contradicting one beside it." in status
+    assert "1 report was contradicted by a later one." in status
     assert "1 site report contradicts what is counted." in ward.page("/", ward.login("auditor"))[1]
     sheet = html.unescape(ward.post("/dismiss", session, ticket=ticket)[2].decode())
     assert "Keep the report of north, p1 as it is?" in sheet

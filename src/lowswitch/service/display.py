@@ -70,6 +70,11 @@ def sentence(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+def whole_sentence(words: str) -> str:
+    """Words as a sentence, with its full stop."""
+    return sentence(words) + ("" if words.endswith((".", "!", "?")) else ".")
+
+
 def kind_word(kind: str) -> str:
     """What the pages call an event."""
     return KINDS[kind].word if kind in KINDS else kind

@@ -465,7 +465,7 @@ async def forbid(call: Call) -> Response:
     except LedgerError as error:
         if call.field("confirming"):
             raise
-        return await _forbid_form(call, rows, display.sentence(f"{error}."), 422)
+        return await _forbid_form(call, rows, str(error), 422)
 
 
 async def lift(call: Call) -> Response:

@@ -86,9 +86,8 @@ async def login(call: Call) -> Response:
         error = RefusedError(403, "a site has no pages; it uses the client")
         if token is None:
             error = failed_login(service, service.failed_logins, address, shown)
-        wrong = f"{display.sentence(error.says)}."
         return HTMLResponse(
-            page.render(note=service.note, wrong=wrong, terms=service.ledger.terms),
+            page.render(note=service.note, wrong=error.says, terms=service.ledger.terms),
             error.status,
             {"Retry-After": str(error.wait)} if error.wait else {},
         )
@@ -209,7 +208,7 @@ def _todo_of_operator(call: Call, known: Known, unfit: int) -> list[tuple[str, s
         said = f"{counted(run.refused, 'report')} came after being declared missing."
         found.append((said, "/tickets?status=refused", "Look at what came, and take it in"))
     if contradicted := len(call.service.journal.contradicted):
-        said = f"{counted(contradicted, 'report', 'has', 'have')} a contradicting one beside it."
+        said = f"{counted(contradicted, 'report', 'was', 'were')} contradicted by a later one."
         found.append((said, "/tickets#contradicting", "Compare them"))
     if unfit:
         said = f"{counted(unfit, 'report', 'was', 'were')} refused and not sent again."

@@ -35,6 +35,7 @@ def templates() -> jinja2.Environment:
         "everybody": display.who,
         "kind": display.kind_word,
         "begin": display.sentence,
+        "said": display.whole_sentence,
         "numbers": display.numbers,
     }
     filters |= {"label": phrases.LABELS.get, "meaning": phrases.meaning, "per": phrases.per}
