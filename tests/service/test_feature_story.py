@@ -411,7 +411,8 @@ def test_a_limit_that_the_board_set_is_recalled_in_words(guarded):
 
 
 def test_the_choice_that_ends_a_trial_says_so():
-    known = types.SimpleNamespace(terms=types.SimpleNamespace(word=str), case="part", protocol=True)
+    terms = types.SimpleNamespace(word=str)
+    known = types.SimpleNamespace(terms=terms, cases="parts", protocol=True)
     row = {"usual_changes": 0, "trial": {"proposed": 0.0}}
     assert ("approve all", "End the trial") in vectors._options(known, row)
     assert effects.proposal_title(known, row) == "The end of the trial"

@@ -9,7 +9,7 @@ import pytest
 
 import lowswitch as ls
 from ledgers import clock, play
-from lowswitch.ledger import ExpiredError
+from lowswitch.ledger import ConflictError, ExpiredError
 from lowswitch.service.roles import API, PAGES
 from served import Served
 
@@ -78,7 +78,7 @@ def by_page(served, role, action, body):
     said = re.search(r'<p( class="wrong" role="alert")?>(.*?)</p>', text.decode(), re.DOTALL)
     wrong = re.search(r'<p class="wrong" role="alert">(.*?)</p>', text.decode(), re.DOTALL)
     words = html.unescape(wrong[1] if wrong else said[2])
-    return (status, words[:1].lower() + words[1:])
+    return (status, words[:1].lower() + words[1:].removesuffix("."))  # a page has whole sentences
 
 
 def everything(served):
@@ -181,6 +181,15 @@ def late_ticket(served):
     return {"reports": [{"ticket": name, **STEPS}], **REASON}
 
 
+def contradicted(served):
+    """A ticket of which a site sent a second report."""
+    body = told_ticket(served)
+    name = body["ticket"]
+    with pytest.raises(ConflictError):
+        served.ledger.tell(name, STEPS["states"], STEPS["actions"], [0.25, 0.0, 0.0])
+    return {"ticket": name, **REASON}
+
+
 VETO_LIFTED = {"rows": [["1", "1"]], "actions": ["1"], **REASON}
 STEPS = {"states": ["0"] * 3, "actions": ["0"] * 3, "rewards": [0.0] * 3}
 DONE = {
@@ -190,6 +199,7 @@ DONE = {
     "forbid": ("forbid", VETO),
     "lift": ("lift", vetoed),
     "correct a report": ("amend", told_ticket),
+    "dismiss a contradiction": ("dismiss", contradicted),
     "take in a late report": ("amend_many", late_ticket),
     "propose": ("propose", {}),
     "declare missing": ("missing_many", ticket()),
@@ -224,6 +234,7 @@ REFUSED = {
     "the same quorum": ("set_quorum", {"quorum": 1, **REASON}, 422, "the quorum is 1 already"),
     "no trial": ("cap_trial", {"share": 0.1, **REASON}, 422, "there is no trial"),
     "a report of nothing": ("amend", {"ticket": "?", **STEPS, **REASON}, 404, "no ticket '?'"),
+    "no contradiction": ("dismiss", {"ticket": "?", **REASON}, 404, "no ticket '?'"),
     "one's own token": (
         "revoke",
         lambda served: {"id": served.tokens["operator"].partition(".")[0]},

@@ -190,7 +190,7 @@ def test_a_limit_beside_every_choice_is_used_or_refused(tmp_path):
     with Served(tmp_path, **TRIAL) as served:
         ledger, session = served.ledger, served.login("reviewer")
         view = records(ledger)
-        for decision in ("postpone all", "postpone selected", "forbid selected"):
+        for decision in ("postpone all", "postpone selected", "forbid selected", "approve end"):
             row = key(view.rows[0])
             status, text, _ = limited(served, session, view, decision, "7", row=[row])
             assert (status, "Your limit of 7 for the trial goes with" in text) == (422, True)
@@ -340,7 +340,7 @@ def test_reviewers_are_told_of_requests_limits_and_weak_changes(tmp_path):
         enrol(ledger, 12)
         view = ledger.propose(by="office")
         journal = served.service.journal
-        known = SimpleNamespace(precedents=Precedents(), case="patient")
+        known = SimpleNamespace(precedents=Precedents(), cases="patients")
         for share, is_said in ((0.25, True), (0.0625, False)):
             said = proposals.reminder(known, journal, {"new": share})
             limit = "Dr Vega and the reviewer limited the trial to at most 7 % of new patients"

@@ -12,7 +12,16 @@ from test_service_console import SURE, TRIAL, WARD, enrol, key, records
 
 from lowswitch.ledger.events import KINDS
 from lowswitch.policy.tables import departing
-from lowswitch.service import demo, display, effects, figures, phrases, proposals, sheets
+from lowswitch.service import (
+    approvals,
+    demo,
+    display,
+    effects,
+    figures,
+    phrases,
+    proposals,
+    reversals,
+)
 from served import Served
 
 
@@ -416,6 +425,59 @@ def test_a_request_says_which_changes_and_is_withdrawn_by_its_own_person(clinic)
     assert "turned it down" not in plain(clinic.page("/", vega)[1])  # she has gone on
 
 
+def test_an_operator_withdraws_what_she_asked_for_and_nothing_else(clinic):
+    ledger, okafor, vega = clinic.ledger, clinic.login("operator"), clinic.login("Dr Vega")
+    asked = ledger.approve(ledger.proposal(), by="Dr Vega", reason="minutes 1")
+    clinic.post("/rollback", okafor, version="7", reason="harm", **SURE)
+    mine = next(one for one in ledger.motions() if one.by == "the operator")
+    card = clinic.page("/", okafor)[1]
+    assert card.count('action="/decline"') == 1
+    sheet = clinic.post("/decline", okafor, motion=mine.number)[2].decode()
+    assert "Withdraw: Roll back to version 7?" in sheet
+    refused = clinic.post("/decline", okafor, motion=asked.number, reason="no", **SURE)
+    assert refused[0] == 422
+    assert "an operator can withdraw only her own requests" in plain(refused[2])
+    clinic.post("/decline", okafor, motion=mine.number, reason="a mistake", **SURE)
+    assert [one.number for one in ledger.motions()] == [asked.number]
+    (event,) = ledger.newest(1, kind="declined")
+    assert (event.actor, event.role) == ("the operator", "operator")
+    page = plain(clinic.page("/timeline", vega)[1])
+    assert "Withdrew the request: Roll back to version 7" in page
+    assert ledger.verify(progress=False).whole
+
+
+def test_who_asked_to_resume_is_not_told_to_resume(clinic):
+    okafor = clinic.login("operator")
+    clinic.post("/freeze", okafor, reason="two adverse events")
+    page = plain(clinic.page("/", okafor)[1])
+    assert "The run is paused. Resume it" in page
+    assert "Nobody is enrolled while the run is paused. After that 16 % of new patients" in page
+    clinic.post("/thaw", okafor, reason="cleared", **SURE)
+    page = clinic.page("/", okafor)[1]
+    assert "You asked to resume it, and 2 reviewers must agree." in page
+    assert "Resume the run…" not in page
+    assert "Resume it" not in page
+
+
+def test_an_ended_trial_is_not_ended_again(clinic):
+    okafor = clinic.login("operator")
+    clinic.post("/cap", okafor, share="0", reason="drug supply", **SURE)
+    status, _, body = clinic.post("/cap", okafor, share="0")
+    assert status == 422
+    said = "No trial is running: the operator ended the trial on"
+    assert said in plain(body)
+    assert "End the trial?" not in plain(body)
+
+
+def test_a_treatment_that_is_ticked_beforehand_says_why(clinic):
+    vega, row = clinic.login("Dr Vega"), changes_of(clinic.ledger.proposal())[0]
+    name = clinic.ledger.terms.labels["action"][row["to"][0]]
+    page = plain(clinic.page(f"/forbid?rows={key(row)}", vega)[1])
+    assert f"{name} (proposed here, so it is ticked)" in page
+    rest = {"row": [key(row)], "enter": "1"}
+    assert f"{name} (proposed here)" in plain(clinic.post("/forbid", vega, **rest)[2])
+
+
 def test_an_agreement_says_what_took_effect_and_everybody_who_decided(clinic):
     ledger, roth = clinic.ledger, clinic.login("Dr Roth")
     asked = ledger.approve(ledger.proposal(), part="protocol", by="Dr Vega", reason="minutes")
@@ -484,9 +546,9 @@ def test_a_part_of_the_changes_says_how_its_trial_differs_from_the_proposal_page
         for one in (some, effects.whole(known.view))
     )
     assert here != there
-    (said,) = sheets._other_trial(known, some)
+    (said,) = approvals._other_trial(known, some)
     assert "there the present trial goes on" in said
-    assert sheets._other_trial(known, effects.whole(known.view)) == []
+    assert approvals._other_trial(known, effects.whole(known.view)) == []
 
 
 def test_a_veto_says_what_the_trial_still_gives(clinic):
@@ -494,9 +556,9 @@ def test_a_veto_says_what_the_trial_still_gives(clinic):
     given = phrases.given_in_trial(known.policies)
     h, x = next((h, x) for h, x, _ in sorted(given) if sum(one[:2] == (h, x) for one in given) > 1)
     actions = sorted(one[2] for one in given if one[:2] == (h, x))
-    sheet = sheets.vetoed(known, {"rows": [[h, x]], "actions": actions[:1]})
+    sheet = reversals.vetoed(known, {"rows": [[h, x]], "actions": actions[:1]})
     assert any(line.startswith("The trial still gives ") for line in sheet.lines)
-    every = sheets.vetoed(known, {"rows": [[h, x]], "actions": actions})
+    every = reversals.vetoed(known, {"rows": [[h, x]], "actions": actions})
     assert not any(line.startswith("The trial still gives ") for line in every.lines)
 
 
@@ -730,10 +792,23 @@ def test_an_interval_of_a_loss_is_said_without_signs():
         assert phrases.between({"within_80": ends}, terms) == f"80 % interval: {said}"
 
 
+def test_a_loss_is_said_to_be_sure_and_not_a_gain_to_be_unsure(clinic):
+    gain = {"mean": -0.05, "within_80": [-0.08, -0.01], "better": 0.03}
+    said = phrases.gain_words(gain, clinic.ledger.terms)
+    assert said.endswith("the learner's model is 97 % sure that this is not an improvement")
+    said = phrases.gain_words(gain | {"better": 0.5}, clinic.ledger.terms)
+    assert said.endswith("50 % sure that this is an improvement")
+
+
 def test_letters_of_a_figure_stand_apart_and_inside():
     spans = [figures.Span(1, 100, figures.Interval("version 1", 1.0, 0.1), False, 1)]
-    drawn = str(figures.story(spans, [(98, "A"), (99, "V"), (100, "L")], 100))
-    (x, letters) = re.search(r'<text x="([\d.]+)"[^>]*class="sign"[^>]*>([A-Z ]+)<', drawn).groups()
-    assert letters == "A V L"
-    assert float(x) + 4.5 * len(letters) <= 640
+    signs = [(20, "A"), (98, "A"), (99, "V"), (100, "L")]
+    drawn = str(figures.story(spans, signs, 100))
+    pattern = r'<text x="([\d.]+)" y="([\d.]+)" class="sign"[^>]*>(.)<'
+    found = [(float(x), float(y), one) for x, y, one in re.findall(pattern, drawn)]
+    assert [one for _, _, one in found] == ["A", "A", "V", "L"]
+    assert [y for _, y, _ in found] == [12, 12, 25, 38]  # those that are close, one below the other
+    assert max(x for x, _, _ in found) <= 640 - 4.5
     assert ">1</text>" in drawn
+    crowd = [(100, letter) for letter in "AVLAVL"]
+    assert re.findall(pattern, str(figures.story(spans, crowd, 100)))[-1][2] == "…"

@@ -19,7 +19,7 @@ from lowswitch.ledger.responses import Chart
 from lowswitch.ledger.text import law
 from lowswitch.service import demo, display, figures
 from lowswitch.service import journal as journal_of
-from lowswitch.service.display import codes, map_rows, short
+from lowswitch.service.display import codes, map_rows, short, whole_sentence
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Returns
 from lowswitch.service.proposals import why_now
@@ -66,6 +66,7 @@ def test_words_for_people():
         assert age((now - timedelta(seconds=seconds)).isoformat(), now) == words
     for hours, words in ((1, "1 hour ago"), (47, "47 hours ago"), (48, "2 days ago")):
         assert age((now - timedelta(hours=hours)).isoformat(), now) == words
+    assert [whole_sentence(said) for said in ("no row", "Why?")] == ["No row.", "Why?"]
     assert law({"left": 1.0}) == "left"
     assert law({"left": 0.25, "right": 0.75}) == "left 25 %, right 75 %"
     assert codes(["wait", "drug A", "drug B", "both"]) == ["w", "dA", "dB", "b"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-from lowswitch.ledger import Client, ConflictError, ExpiredError
+from lowswitch.ledger import Client, ConflictError, ExpiredError, LedgerError
 from lowswitch.service.reports import pasted_names
 from served import Served
 
@@ -206,11 +206,87 @@ def test_contradicted_reports_are_listed_until_they_are_corrected(ward):
         ward.ledger.tell(ticket, **other)
     page = ward.page("/tickets", session)[1]
     assert "<h2>Contradicting reports</h2>" in page
-    assert f'<a href="/amend?ticket={ticket}">p1</a>' in page
+    assert f'href="/amend?ticket={ticket}">Compare and correct…</a>' in page
     page = ward.page("/tickets", ward.login("auditor"))[1]
     assert f'<a href="/audit?search={ticket}">p1</a>' in page
+    assert 'action="/dismiss"' not in page
     ward.ledger.amend(ticket, **other, reason="query 17", by="office")
     assert "Contradicting reports" not in ward.page("/tickets", session)[1]
+
+
+def contradict(served, ticket, *rewards):
+    with pytest.raises(ConflictError):
+        served.ledger.tell(ticket, **ILL | {"rewards": list(rewards)})
+
+
+def test_a_contradiction_is_dismissed_with_a_reason_and_comes_back_with_another_report(ward):
+    session, ticket = ward.login("operator"), told(ward)
+    refused = ward.post("/dismiss", session, ticket=ticket, reason="no", **SURE)
+    assert "No report waits that contradicts" in refused[2].decode()
+    contradict(ward, ticket, 4, 4, 4)
+    status = ward.page("/", session)[1]
+    assert "1 report was contradicted by a later one." in status
+    assert "1 site report contradicts what is counted." in ward.page("/", ward.login("auditor"))[1]
+    sheet = html.unescape(ward.post("/dismiss", session, ticket=ticket)[2].decode())
+    assert "Keep the report of north, p1 as it is?" in sheet
+    assert "stays: week 0 ill, drug, 1; week 4 ill, drug, 2; week 12 ill, drug, 3." in sheet
+    assert re.search("North sent on .*: week 0 ill, drug, 4; week 4 ill, drug, 4;", sheet)
+    ward.post("/dismiss", session, ticket=ticket, reason="confirmed by telephone", **SURE)
+    page = ward.page("/tickets", session)[1]
+    assert "The report of north, p1 stays as it is." in page
+    assert "Contradicting reports" not in page
+    assert "contradict" not in ward.page("/", session)[1]
+    (event,) = ward.ledger.newest(1, kind="dismissed")
+    assert event.payload == {"number": 1, "reason": "confirmed by telephone"}
+    audit = said(ward.page("/audit?kind=dismissed", session)[1])
+    assert audit == ["patient 1: north, p1; reason: confirmed by telephone"]
+    contradict(ward, ticket, 4, 4, 4)  # known, and dismissed
+    assert "Contradicting reports" not in ward.page("/tickets", session)[1]
+    contradict(ward, ticket, 0, 0, 0)
+    assert "Contradicting reports" in ward.page("/tickets", session)[1]
+    with Client(ward.url, ward.tokens["operator"]) as client:
+        for _ in range(2):
+            client.dismiss(ticket, "asked again", request="once")
+    assert len(ward.ledger.newest(9, kind="dismissed")) == 2
+    assert ward.ledger.verify(progress=False).whole
+
+
+def test_every_different_late_report_is_recorded_and_the_newest_taken_in(ward):
+    session, ticket = ward.login("operator"), lost(ward)
+    for rewards in ([0, 0, 0], [0, 0, 0], [4, 4, 4]):
+        with pytest.raises(ExpiredError):
+            ward.ledger.tell(ticket, **ILL | {"rewards": rewards})
+    kept = [one.payload["rewards"] for one in ward.ledger.newest(9, kind="refused")]
+    assert kept == [[4, 4, 4], [0, 0, 0], [1, 2, 3]]
+    assert ward.ledger.status().refused == 1
+    sheet = ward.post("/late", session, ticket=ticket)[2].decode()
+    assert "Take in 1 late report?" in sheet
+    assert "North, p1: week 0 ill, drug, 4;" in sheet
+    assert "This is the newest of 3 different reports that north sent of p1." in sheet
+    assert "Before it came: week 0 ill, drug, 0;" in sheet
+    assert ward.ledger.verify(progress=False).whole
+
+
+def test_a_report_that_the_server_refuses_is_shown_to_the_office(ward):
+    session, site = ward.login("operator"), ward.tokens["site"]
+    with Client(ward.url, site) as client:
+        ticket = client.ask("p1").ticket
+        with pytest.raises(LedgerError, match="outside"):
+            client.tell(ticket, **ILL | {"rewards": [1, 2, 7]})
+        page = ward.page("/tickets", session)[1]
+        assert "<h2>Refused reports</h2>" in page
+        assert "The reward 7 is outside of the declared range [0, 4]" in page
+        assert "1 report was refused and not sent again." in ward.page("/", session)[1]
+        client.tell(ticket, **ILL)
+    assert "Refused reports" not in ward.page("/tickets", session)[1]
+    assert "refused" not in ward.page("/", session)[1]
+
+
+def test_an_entered_report_had_no_end_before(ward):
+    session, ticket = ward.login("operator"), lost(ward)
+    first = typed(("ill", "", ""), ("drug", "", ""), ("1", "", ""), "truncated")
+    sheet = ward.post("/amend", session, ticket=ticket, **first)[2].decode()
+    assert "How it ended: it was not seen to its end." in sheet
 
 
 def test_a_client_corrects_many_reports_at_once(ward):
@@ -298,7 +374,7 @@ def test_the_names_in_a_table():
 def test_reports_are_pasted_by_the_names_that_people_see(ward):
     session = ward.login("operator")
     issued = ward.ledger.ask_many("north", ["patient 1", "patient 2", "patient 3"])
-    pasted = f"ticket,site\n{issued[0].ticket[:12]},north\npatient 2\n{issued[2].ticket}\n"
+    pasted = f"ticket,site\n{issued[0].ticket[:12]},north\nPatient 2\n{issued[2].ticket}\n"
     sheet = ward.post("/missing", session, pasted=pasted)[2].decode()
     assert "Declare 3 reports missing?" in sheet
     assert "North: patient 1, patient 2, patient 3." in sheet
@@ -310,11 +386,32 @@ def test_reports_are_pasted_by_the_names_that_people_see(ward):
         ("patient 1", "is a patient of several sites (north, south)"),
         ("patient 4", "the report of north, patient 4 is not open, but waiting"),
         (issued[0].ticket[:4], "No patient and no ticket"),
+        ("PATIENT 4", "the report of north, patient 4 is not open, but waiting"),
     ):
         status, _, body = ward.post("/missing", session, pasted=f"{name}\n")
         assert status in (404, 422)
         assert says.lower() in alert(body.decode()).lower()
         assert f'maxlength="60000">{name}' in body.decode()
+
+
+def test_names_that_differ_in_capitals_alone_are_told_apart(ward):
+    session = ward.login("operator")
+    ward.ledger.ask_many("north", ["p1", "P1", "q1"])
+    assert "North: P1." in ward.post("/missing", session, pasted="P1\n")[2].decode()
+    assert "North: q1." in ward.post("/missing", session, pasted="Q1\n")[2].decode()
+
+
+def test_an_open_report_that_was_found_is_settled_from_there(ward):
+    session, ticket = ward.login("operator"), ward.ledger.ask("north", "p17").ticket
+    told(ward, "p171")
+    page = ward.page("/tickets?search=p17", session)[1]
+    assert re.findall(r'type="checkbox" name="ticket" value="(\w+)"', page) == [ticket]
+    page = ward.post("/missing", session, search="p17", show="select=all")[2].decode()
+    assert page.count(" checked") == 1
+    assert "All reports of patients whose name contains “p17”" in page
+    sheet = ward.post("/missing", session, search="p17", ticket=ticket)[2].decode()
+    assert "North: p17." in sheet
+    assert 'type="checkbox"' not in ward.page("/tickets?search=p171", session)[1]
 
 
 # ---- tokens --------------------------------------------------------------------------------------
@@ -344,6 +441,26 @@ def said(page):
     """What the audit says of each of its events."""
     lines = (re.findall(r'<div class="small">(.*?)</div>', one) for one in page.split("<tr>")[2:])
     return ["; ".join(html.unescape(line) for line in one) for one in lines]
+
+
+def test_the_audit_says_who_made_and_revoked_tokens(ward):
+    session, only = ward.login("operator"), ward.tokens["site"].partition(".")[0]
+    ward.post("/tokens/revoke", session, id=only, **SURE)
+    words = f"token {only} of the site (site)"
+    page = html.unescape(ward.page("/audit", ward.login("auditor"))[1])
+    assert "<h2>Tokens made and revoked</h2>" in page
+    assert f'<td class="small">{words}</td>' in page
+    assert f"{words}, until " in page
+    everything = html.unescape(ward.page("/audit?kind=access", session)[1])
+    assert "<strong>login</strong>" in everything
+    assert "<strong>enrolled</strong>" not in everything
+    assert "Only events that fit: access." in everything
+    found = ward.page("/audit?kind=access&person=the+operator&search=revoked", session)[1]
+    assert found.count("<strong>token revoked</strong>") == 1
+    assert "No event fits." in ward.page("/audit?kind=access&until=2020-01-01", session)[1]
+    reviewer = ward.login("reviewer")
+    assert only not in ward.page("/audit", reviewer)[1]
+    assert ward.page("/audit?kind=access", reviewer)[0] == 400
 
 
 def test_a_correction_says_from_what_to_what_and_of_whom(ward):
@@ -393,3 +510,18 @@ def test_a_filtered_audit_says_so_on_paper(ward):
         "<p>Only events that fit: reported; by north; containing “p1”; from 2026-01-01;"
         " before event 9.</p>"
     ) in page[1]
+
+
+def test_no_page_says_childs(tmp_path):
+    ward = WARD | {"words": WARD["words"] | {"episode": "child", "state": "diagnosis"}}
+    with Served(tmp_path, **ward) as served:
+        session, ticket = served.login("operator"), told(served)
+        for number in range(2, 5):
+            told(served, f"p{number}")
+        served.ledger.propose(by="office")
+        paths = ("/", "/proposal", "/map", "/timeline", "/tickets", "/roles", "/row?step=0&state=1")
+        pages = [served.page(path, session)[1] for path in paths]
+        pages.append(served.post("/missing", session, ticket=ticket)[2].decode())
+        assert not [path for path, page in zip(paths, pages, strict=False) if "childs" in page]
+        assert not [path for path, page in zip(paths, pages, strict=False) if "diagnosiss" in page]
+        assert "4 children enrolled" in pages[0]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lowswitch.show.text import columns, counted, duration, span, wrapped
+from lowswitch.show.text import columns, counted, duration, plural, span, wrapped
 
 
 def test_one_thing_and_several():
@@ -29,3 +29,11 @@ def test_lines_are_broken_at_spaces_and_never_at_hyphens():
 
 def test_cells_stand_in_columns():
     assert columns([("a", "long", "c"), ("bb", "x", "")]) == "a   long  c\nbb  x"
+
+
+def test_several_of_a_thing():
+    words = {"row": "rows", "child": "children", "later child": "later children"}
+    words |= {"biopsy": "biopsies", "day": "days", "box": "boxes", "batch": "batches"}
+    words |= {"diagnosis": "diagnoses", "person": "people", "case": "cases", "other": "others"}
+    assert {word: plural(word) for word in words} == words
+    assert [counted(n, "child", "is", "are") for n in (1, 2)] == ["1 child is", "2 children are"]

@@ -380,6 +380,13 @@ def missing(ledger: Ledger, options: argparse.Namespace) -> Any:
     return ledger.status()
 
 
+@_command("--ticket", *_WHO)
+def dismiss(ledger: Ledger, options: argparse.Namespace) -> Any:
+    """Leave a report as it is, although its site sent a contradicting one."""
+    ledger.dismiss(options.ticket, **_who(options))
+    return ledger.status()
+
+
 @_command("--by", "--early", "--request?")
 def propose(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Let the learner propose what it would change now; this replaces what waits."""
@@ -677,6 +684,7 @@ COMMANDS = {
     "ask": ask,
     "tell": tell,
     "amend": amend,
+    "dismiss": dismiss,
     "missing": missing,
     "propose": propose,
     "proposal": proposal,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from lowswitch.checks import require_count
+from lowswitch.checks import require_count, require_word
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import KINDS, OPERATOR, REVIEWER, needs_quorum
 from lowswitch.ledger.reading import Reading
@@ -410,13 +410,30 @@ class Deciding(Reading):
             writer.add(by, REVIEWER, "seconded", dict(asked))
             return self._carry_out(writer, known)
 
-    def decline(self, motion: int, *, by: str, reason: str, request: str | None = None) -> None:
-        """Turn a motion down; what it asks for does not happen."""
+    def decline(
+        self,
+        motion: int,
+        *,
+        by: str,
+        reason: str,
+        request: str | None = None,
+        role: str = REVIEWER,
+    ) -> None:
+        """Turn a motion down; what it asks for does not happen.
+
+        role: "reviewer" or "operator", as it is recorded; an operator withdraws her own motions.
+        """
         asked = {"motion": motion, "reason": text("reason", reason)}
+        require_word("role", role, (REVIEWER, OPERATOR))
         with self._writing(self._named("declined", by, request, asked)) as writer:
             if writer.done is None:
-                self._motion(writer.state, motion)
-                writer.add(by, REVIEWER, "declined", dict(asked))
+                known = self._motion(writer.state, motion)
+                if role == OPERATOR and (known.by, known.role) != (by, role):
+                    raise LedgerError(
+                        f"{known.by} asked for this; an operator can withdraw only her own"
+                        " requests, and a reviewer can turn down any"
+                    )
+                writer.add(by, role, "declined", dict(asked))
 
     @planned_first
     def set_quorum(

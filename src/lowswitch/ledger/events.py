@@ -47,6 +47,7 @@ KINDS = {
     "missing": Kind(word="declared missing", learn_later=True, of_ticket=True, has_report=True),
     "refused": Kind(word="report refused", learn_later=True, of_ticket=True, uncounted=True),
     "conflict": Kind(word="contradicting report", learn_later=True, of_ticket=True, uncounted=True),
+    "dismissed": Kind(word="contradiction dismissed", learn_later=True, of_ticket=True),
     "amended": Kind(
         "corrected a report", word="report corrected", of_ticket=True, has_report=True, is_idle=True
     ),

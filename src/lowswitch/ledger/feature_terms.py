@@ -26,7 +26,7 @@ from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Report, Steps, Terms, checked_parts, count_of, items
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
-from lowswitch.show.text import counted
+from lowswitch.show.text import counted, plural
 
 if TYPE_CHECKING:
     from lowswitch.ledger.state import State
@@ -289,7 +289,7 @@ class FeatureTerms(Terms):
                 found.append(f"{one.name} above {one.amount(low)}")
             else:
                 found.append(f"{one.name} above {low:g} up to {one.amount(high)}")
-        return " and ".join(found) or f"all {self.word('episode')}s"
+        return " and ".join(found) or f"all {plural(self.word('episode'))}"
 
     def state_names(self, states: Sequence[Any]) -> list[str]:
         return [" ".join(map(repr, np.asarray(one).reshape(-1).tolist())) for one in states]

@@ -358,6 +358,16 @@ class Ledger(Deciding):
             writer.fetch([report["ticket"] for report in reports])
             return writer.amend(reports, text("reason", reason), by)
 
+    def dismiss(self, ticket: str, reason: str, *, by: str, request: str | None = None) -> None:
+        """Leave the report of a ticket as it is, although its site sent a contradicting one.
+
+        The other report stays on record. If the site sends yet another one, that waits again.
+        """
+        asked = {"ticket": ticket, "reason": text("reason", reason)}
+        with self._writing(self._named("dismissed", by, request, asked)) as writer:
+            if writer.done is None:
+                writer.dismiss(ticket, reason, by)
+
     @planned_first
     def propose(
         self, *, by: str, early: bool = False, request: str | None = None

@@ -278,17 +278,13 @@ class Reading:
             return [self._shown(one) for one in list(found)]
 
     def tickets_called(self, names: Sequence[str]) -> dict[str, list[StoredTicket]]:
-        """The tickets that people call by these names: a ticket, its beginning, or a request."""
+        """The tickets that people call by these names: a ticket, its beginning, or a request.
+
+        Capital letters count only between requests that differ in nothing else.
+        """
         with self._lock:
             found = sorted(self.store.tickets_called(names, SHOWN))
-        return {
-            name: [
-                one
-                for one in found
-                if name == one.request or (len(name) >= SHOWN and one.ticket.startswith(name))
-            ]
-            for name in names
-        }
+        return {name: _called(name, found) for name in names}
 
     def open_by_site(self) -> list[tuple[str, int, str]]:
         """Each site with open tickets: how many, and when the oldest one was asked for."""
@@ -525,3 +521,14 @@ class Reading:
             return binds(read_event(*self.store.event(seq + 1), seq + 1, before), snapshot)
         except BrokenError:
             return False  # what is wrong with that event is for the replay to say
+
+
+def _called(name: str, tickets: Sequence[StoredTicket]) -> list[StoredTicket]:
+    """Those of some tickets that people call by a name."""
+    small = name.lower()
+    found = [
+        one
+        for one in tickets
+        if small == one.request.lower() or (len(name) >= SHOWN and one.ticket.startswith(small))
+    ]
+    return [one for one in found if one.request == name] or found

@@ -277,6 +277,10 @@ class Remote:
         """Declare that no report will come for any of these tickets."""
         self._do("/api/lost", request, tickets=list(tickets), reason=reason)
 
+    def dismiss(self, ticket: str, reason: str, request: str | None = None) -> None:
+        """Leave the report of a ticket as it is, although its site sent a contradicting one."""
+        self._do("/api/dismiss", request, ticket=ticket, reason=reason)
+
     def amend(
         self,
         ticket: str,

@@ -20,6 +20,7 @@ from lowswitch.ledger.errors import BrokenError
 from lowswitch.ledger.events import (
     KINDS,
     LEDGER,
+    OPERATOR,
     REVIEWER,
     Event,
     canonical,
@@ -209,6 +210,8 @@ class State:
     def _conflict(self, event: Event, replay: Replay) -> None:
         """It is on record, and changes nothing."""
 
+    _dismissed = _conflict
+
     def _amended(self, event: Event, replay: Replay) -> None:
         report = Report.from_payload(event.payload)
         self.terms.require_learnable(report)
@@ -321,7 +324,9 @@ class State:
         motion.confirmed.append(event.actor)
 
     def _declined(self, event: Event, replay: Replay) -> None:
-        del self.motions[event.payload["motion"]]
+        motion = self.motions.pop(event.payload["motion"])
+        if event.role == OPERATOR and (motion.by, motion.role) != (event.actor, event.role):
+            raise ValueError(f"{event.actor} can withdraw only her own requests")
 
     def _quorum(self, event: Event, replay: Replay) -> None:
         self.quorum = event.payload["quorum"]

@@ -323,15 +323,18 @@ class Store(ABC):
     def tickets_called(self, names: Sequence[str], begin: int) -> Iterator[StoredTicket]:
         """The tickets that people call so: by name, by its first characters, or by the request.
 
+        Capital and small letters are the same, so that several may fit one name.
         begin: how many characters of a ticket people are shown.
         """
         for first in range(0, len(names), _AT_ONCE):
             some = names[first : first + _AT_ONCE]
             marks = ", ".join("?" * len(some))
-            tests = (f"{one} IN ({marks})" for one in (f"SUBSTR(ticket, 1, {begin})", "request"))
+            columns = (f"SUBSTR(ticket, 1, {begin})", "request", "LOWER(request)")
+            tests = (f"{one} IN ({marks})" for one in columns)
             sql = f"SELECT {_TICKET} FROM tickets WHERE {' OR '.join(tests)}"
-            begins = [name[:begin] for name in some]
-            yield from (StoredTicket(*row) for row in self.execute(sql, *begins, *some))
+            begins, small = [name[:begin].lower() for name in some], [one.lower() for one in some]
+            rows = self.execute(sql, *begins, *some, *small)
+            yield from (StoredTicket(*row) for row in rows)
 
     def open_by_site(self) -> list[tuple[str, int, int]]:
         """Each site with open tickets: how many, and the event that asked for the first one."""

@@ -18,7 +18,7 @@ from lowswitch.ledger.state import MISSING, OPEN, REFUSED, State, proposal_hash
 from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.terms import ENDED, Report
 
-_MOST_CONFLICTS = 10  # of a ticket that are recorded
+_MOST_UNCOUNTED = 10  # reports of a ticket that are recorded, too late or contradicting
 _MOST_HISTORY = 1000  # imports before the first ticket
 
 
@@ -218,7 +218,7 @@ class Writer:
             made = self.add(known.site, SITE, "told", report.to_payload())
             return Told(ticket, known.number, made.seq, made.hash)
         if known.status in (MISSING, REFUSED):
-            if known.status == MISSING:
+            if self._is_new("refused", known.number, report):
                 self.add(known.site, SITE, "refused", report.to_payload())
             raise errors.ExpiredError(
                 f"ticket {ticket} was declared missing before its report came, and the run goes on"
@@ -226,7 +226,7 @@ class Writer:
             )
         before = self._told_before(known, report)
         if before is None:
-            if self._is_new_conflict(known.number, report):
+            if self._is_new("conflict", known.number, report):
                 self.add(known.site, SITE, "conflict", report.to_payload())
             raise errors.ConflictError(
                 f"another report of ticket {ticket} is on record (event {known.report}); if this"
@@ -281,19 +281,28 @@ class Writer:
         }
         return known, (0, ""), payload
 
-    def _is_new_conflict(self, number: int, report: Report) -> bool:
-        """Whether a report that contradicts another one is to be recorded.
+    def dismiss(self, ticket: str, reason: str, by: str) -> None:
+        """Leave the report of a ticket as it is, although its site sent another one."""
+        known = self.ticket(ticket)
+        sent, answered = (self._sent(kind, known.number) for kind in ("conflict", "dismissed"))
+        last = max([known.report or 0, *(one.seq for one in answered)])
+        if not any(one.seq > last for one in sent):
+            raise LedgerError(f"no report waits that contradicts the one of ticket {ticket}")
+        self.add(by, OPERATOR, "dismissed", {"number": known.number, "reason": reason})
+
+    def _is_new(self, kind: str, number: int, report: Report) -> bool:
+        """Whether a report that is not counted, because of another one or too late, is recorded.
 
         The same one is recorded once, and of each ticket only the first few.
         """
-        stored = self.store.sent("conflict", number, _MOST_CONFLICTS)
-        seen = [views.payload_of(*row) for row in stored]
-        seen += [
-            one.payload
-            for one in self.events
-            if one.kind == "conflict" and one.payload["number"] == number
-        ]
-        return len(seen) < _MOST_CONFLICTS and report not in map(Report.from_payload, seen)
+        seen = [Report.from_payload(one.payload) for one in self._sent(kind, number)]
+        return len(seen) < _MOST_UNCOUNTED and report not in seen
+
+    def _sent(self, kind: str, number: int) -> list[Event]:
+        """The first events of a kind about a ticket, also those of this transaction."""
+        stored = [views.event_of(*row) for row in self.store.sent(kind, number, _MOST_UNCOUNTED)]
+        mine = [one for one in self.events if one.kind == kind and one.payload["number"] == number]
+        return [*stored, *mine]
 
     def _told_before(self, known: StoredTicket, report: Report) -> tuple[int, str] | None:
         """The event that has the same report of a ticket, also one that was amended since."""

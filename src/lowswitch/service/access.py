@@ -219,6 +219,11 @@ class Access:
         same = hmac.compare_digest(_hash(secret).encode(), stored.encode())
         return found if same else None
 
+    def newest(self, count: int) -> list[Event]:
+        """The last events of the chain, the newest first."""
+        with self._lock:
+            return self._chain.newest(count)
+
     # ---- the chain -------------------------------------------------------------------------------
 
     def note_login(self, token: Token) -> None:

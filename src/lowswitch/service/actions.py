@@ -23,6 +23,8 @@ _WORDS = {  # what the ledger does meanwhile, for those who wait
     "cap_trial": "cap the trial and plan again",
 }
 
+_BY_ROLE = ("freeze", "cap_trial", "decline")  # what reviewers and operators may both do
+
 
 async def act(call: Call, action: str, given: Any) -> Any:
     """Check what is given, and let the ledger do it in the name of the one who asks."""
@@ -45,7 +47,7 @@ async def act(call: Call, action: str, given: Any) -> Any:
 def _actor(call: Call, action: str) -> dict[str, str]:
     """Who does something, with the role that is recorded where more than one role may do it."""
     assert call.token is not None
-    role = {"role": call.token.role} if action in ("freeze", "cap_trial") else {}
+    role = {"role": call.token.role} if action in _BY_ROLE else {}
     return {"by": call.who} | role
 
 

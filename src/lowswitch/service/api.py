@@ -34,7 +34,7 @@ from lowswitch.ledger.responses import MotionView
 from lowswitch.service import actions
 from lowswitch.service import openapi as description
 from lowswitch.service.access import ANCHORED
-from lowswitch.service.app import RECORD_SECONDS, Call, attempt, now
+from lowswitch.service.app import RECORD_SECONDS, Call, as_refusal, attempt, now
 from lowswitch.service.bodies import (
     RefusedError,
     checked,
@@ -51,6 +51,7 @@ _MOST_LISTED = 1000  # tickets, events, versions or rows of a proposal in one an
 _MOST_PROPOSALS = 20  # in one answer
 _METRICS_SECONDS = 5.0  # that a monitor waits for the ledger; then it gets what is in memory
 _ANCHORED_ANEW = timedelta(hours=1)  # after which another anchor is put on record
+_UNFIT = 422  # the status of what the ledger understands and will not have
 MOST_CELLS = 1 << 20  # rows of policies in one answer
 
 
@@ -158,7 +159,16 @@ async def tell(call: Call) -> Response:
     reports = checked(parsed(call.body), "tell")["reports"]
     own = [report | {"site": call.who} for report in reports]
     answers = await call.service.engine.tell(own)
+    for report, answer in zip(own, answers, strict=True):
+        if isinstance(answer, LedgerError) and as_refusal(answer).status == _UNFIT:
+            _note_refusal(call, report["ticket"], str(answer))
     return _json({"answers": facts(answers)})
+
+
+def _note_refusal(call: Call, ticket: str, says: str) -> None:
+    """Let the office know of a report that is none."""
+    call.service.refusals.add(ticket, now().isoformat(), says)
+    call.service.log.write("warning", "report refused", site=call.who, ticket=ticket, says=says)
 
 
 # ---- readers -------------------------------------------------------------------------------------
@@ -433,6 +443,12 @@ async def missing_many(call: Call) -> Response:
     """Declare that several reports will not come."""
     await _act(call)
     return _json({"missing": parsed(call.body)["tickets"]})
+
+
+async def dismiss(call: Call) -> Response:
+    """Leave a report as it is, although another one contradicts it."""
+    await _act(call)
+    return _json({"dismissed": parsed(call.body)["ticket"]})
 
 
 async def amend(call: Call) -> Response:

@@ -33,6 +33,7 @@ from lowswitch.service.journal import Journal
 from lowswitch.service.limits import MOST_LOGINS, MOST_REQUESTS, Failures
 from lowswitch.service.log import JsonLog
 from lowswitch.service.metrics import Meter
+from lowswitch.service.refusals import Refusals
 from lowswitch.service.roles import ANYBODY, ENDPOINTS, PROBES, Endpoint
 from lowswitch.service.sessions import Session, Sessions, same
 
@@ -88,6 +89,7 @@ class Service:
     meter: Meter = field(default_factory=Meter)
     failed_logins: Failures = field(default_factory=lambda: Failures(MOST_LOGINS))
     failed_requests: Failures = field(default_factory=lambda: Failures(MOST_REQUESTS))
+    refusals: Refusals = field(default_factory=Refusals)
     verifying: asyncio.Task[Any] | None = None
 
     def __post_init__(self) -> None:

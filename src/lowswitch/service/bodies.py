@@ -252,6 +252,10 @@ class Losses(Reason, kw_only=True):
     tickets: Annotated[list[Text], Meta(max_length=MOST_AT_ONCE)]
 
 
+class Dismissal(Reason, kw_only=True):
+    ticket: Text
+
+
 class Cap(Reason, kw_only=True):
     share: Share
 
@@ -278,6 +282,7 @@ BODIES: dict[str, type[Body]] = {
     "cap_trial": Cap,
     "missing": Loss,
     "missing_many": Losses,
+    "dismiss": Dismissal,
     "amend": Amendment,
     "amend_many": Amendments,
     "revoke": Revocation,

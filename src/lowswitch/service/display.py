@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 
 from lowswitch.ledger import Ledger
-from lowswitch.ledger.events import KINDS, Event, makes_version
+from lowswitch.ledger.events import KINDS, Event, Kind, makes_version
 from lowswitch.ledger.evidence import width
 from lowswitch.ledger.responses import Chart, Status
 from lowswitch.ledger.store import StoredTicket
@@ -21,7 +21,7 @@ from lowswitch.ledger.text import law
 from lowswitch.service import figures, phrases
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Journal, Mark, Returns
-from lowswitch.show.text import counted
+from lowswitch.show.text import counted, plural
 
 PER_PAGE = 100  # states on a page of the map
 EVENTS = 50  # on a page of the audit
@@ -43,9 +43,9 @@ ENDINGS = {  # of an episode that was reported
 _NO_REPORT = "no report came"
 _USUAL = (ENDINGS["whole"], _NO_REPORT)  # what goes without saying in the audit
 LEGENDS = {  # what the numbers of a view are
-    "visits": "How many {episode}s were given the {action} of the protocol in this place.",
+    "visits": "How many {episodes} were given the {action} of the protocol in this place.",
     "width": "Half of the 95 % interval of what to expect of the {action} of the protocol, in"
-    " {reward} from this {step} on. It uses only {episode}s treated in this very place. The larger"
+    " {reward} from this {step} on. It uses only {episodes} treated in this very place. The larger"
     " and darker, the less is known.",
     "changes": "How often the protocol changed in this place since version 1, rollbacks included.",
 }
@@ -70,6 +70,11 @@ def sentence(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+def whole_sentence(words: str) -> str:
+    """Words as a sentence, with its full stop."""
+    return sentence(words) + ("" if words.endswith((".", "!", "?")) else ".")
+
+
 def kind_word(kind: str) -> str:
     """What the pages call an event."""
     return KINDS[kind].word if kind in KINDS else kind
@@ -86,8 +91,9 @@ def legend(view: str, terms: Terms) -> str:
 
 
 def words_of(terms: Terms) -> dict[str, str]:
-    """What the run calls things, by the library's names of them."""
-    return {name: terms.word(name) for name in WORDS}
+    """What the run calls things, by the library's names of them: one, and several of them."""
+    words = {name: terms.word(name) for name in WORDS}
+    return words | {f"{name}s": plural(word) for name, word in words.items()}
 
 
 # ---- the map -------------------------------------------------------------------------------------
@@ -374,7 +380,7 @@ def decision_lines(
     return [
         {
             "mark": mark,
-            "said": f"turned down a request: {asked.get(mark.facts['motion'], '')}"
+            "said": _declined_words(mark, others, asked)
             if mark.kind == "declined"
             else decision_words(terms, mark.kind, mark.facts, laws),
             "rows": _changed_by(terms, mark, laws),
@@ -387,6 +393,14 @@ def decision_lines(
         }
         for mark in reversed(marks)
     ]
+
+
+def _declined_words(mark: Mark, others: Sequence[Mark], asked: dict[int, str]) -> str:
+    """That somebody turned a request down, or withdrew her own."""
+    number = mark.facts["motion"]
+    own = any((one.seq, one.actor) == (number, mark.actor) for one in others)
+    did = "withdrew the request" if own else "turned down a request"
+    return f"{did}: {asked.get(number, '')}"
 
 
 def _changed_by(terms: Terms, mark: Mark, laws: Laws) -> list[str]:
@@ -529,7 +543,7 @@ class Wanted(NamedTuple):
         found = list[Event]()
         for _ in range(_MOST_PIECES):
             some = read(EVENTS if not any(self) else _PIECE, before)
-            found += [one for one in some if self._fits(one)]
+            found += [one for one in some if self.fits(one)]
             if len(found) >= EVENTS or not some or (self.since and some[-1].time < self.since):
                 break
             before = some[-1].seq
@@ -537,7 +551,8 @@ class Wanted(NamedTuple):
                 break
         return found[:EVENTS]
 
-    def _fits(self, event: Event) -> bool:
+    def fits(self, event: Event) -> bool:
+        """Whether an event is of this person and of these days."""
         day = event.time[:10]
         is_person = self.person.lower() in event.actor.lower()
         return is_person and self.since <= day and (not self.until or day <= self.until)
@@ -547,6 +562,7 @@ _PIECE, _MOST_PIECES = 500, 40  # events that are looked through at once, and ho
 
 
 DECISIONS = "decisions"  # what the audit calls all events by which people decide
+ACCESS = "access"  # and all events of the chain of access
 
 
 def kinds_of(kind: str) -> list[str | None]:
@@ -560,7 +576,8 @@ def filter_words(asked: dict[str, str]) -> list[str]:
     """What the audit is filtered by, for a page that was printed."""
     kind = asked.get("kind", "")
     names = {"person": "by {}", "search": "containing “{}”", "since": "from {}", "until": "to {}"}
-    said = ["decisions and requests" if kind == DECISIONS else KINDS[kind].word] if kind else []
+    groups = {DECISIONS: "decisions and requests", ACCESS: "access"}
+    said = [groups.get(kind) or KINDS[kind].word] if kind else []
     said += [words.format(asked[name]) for name, words in names.items() if asked.get(name)]
     return [*said, f"before event {int(asked['before']):,}"] if asked.get("before") else said
 
@@ -585,13 +602,14 @@ def event_words(
     about: see `Reading.about`.
     """
     payload = event.payload
-    if "states" in payload and "rewards" in payload and event.kind != "history":
+    if KINDS.get(event.kind, Kind()).of_ticket and event.kind != "asked":
         known, corrected = about
         ticket, before = known.get(payload["number"]), corrected.get(payload.get("instead", 0))
         name = f": {ticket.site}, {ticket.request}" if ticket else ""
         said = [f"{terms.word('episode')} {payload['number']:,}{name}"]
-        old = None if before is None else _report_facts(terms, before.payload)
-        said += _report_words(_report_facts(terms, payload), old)
+        if "states" in payload:
+            old = None if before is None else _report_facts(terms, before.payload)
+            said += _report_words(_report_facts(terms, payload), old)
         return [*said, f"reason: {payload['reason']}"] if "reason" in payload else said
     found = list[str]()
     version = payload.get("version", 0)
@@ -632,8 +650,8 @@ def _report_facts(terms: Terms, payload: dict[str, Any]) -> dict[str, str]:
     names, chances = terms.labels["action"], payload.get("propensities") or ()
     states, ended = payload["states"], payload["ended"]
     return {
-        f"{terms.word('state')}s": terms.states_shown(states) if states else "",
-        f"{terms.word('action')}s": ", ".join(names[i] for i in payload["actions"]),
+        plural(terms.word("state")): terms.states_shown(states) if states else "",
+        plural(terms.word("action")): ", ".join(names[i] for i in payload["actions"]),
         "propensities": ", ".join(f"{p:.4g}" for p in chances),
         terms.word("reward"): ", ".join(f"{reward:g}" for reward in payload["rewards"]),
         "how it ended": ENDINGS.get(ended, _NO_REPORT),

@@ -16,6 +16,7 @@ from lowswitch.policy.tables import without_actions
 from lowswitch.service import phrases
 from lowswitch.service.phrases import place
 from lowswitch.service.precedents import Precedents
+from lowswitch.show.text import plural
 
 
 class Known(NamedTuple):
@@ -59,6 +60,11 @@ class Known(NamedTuple):
     def case(self) -> str:
         """What the run calls an episode."""
         return self.terms.word("episode")
+
+    @property
+    def cases(self) -> str:
+        """Several of them."""
+        return plural(self.case)
 
 
 def is_of_protocol(known: Known, row: dict[str, Any]) -> bool:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 _LETTER = 9.0  # width of a letter
+_HIGH = 13.0  # height of a line of letters
+_LINES = 4  # of letters
 _WIDE = 640.0  # width of a story
 
 
@@ -158,17 +160,22 @@ class Planned(NamedTuple):
     high: float
 
 
-def _apart(
+def _stacked(
     signs: Sequence[tuple[float, str]], at: Callable[[float], float]
-) -> list[tuple[float, str]]:
-    """Letters with their places; those that would cover each other are written side by side."""
-    found = list[tuple[float, str]]()
+) -> list[tuple[float, int, str]]:
+    """Letters with their places and lines; one that would cover another is on the line below.
+
+    Where more come together than there are lines, the last line has dots.
+    """
+    found, last = list[tuple[float, int, str]](), [-math.inf] * _LINES
     for case, letter in signs:
-        x = at(case)
-        if found and x - found[-1][0] < _LETTER * (len(found[-1][1]) / 2 + 1.5):
-            found[-1] = found[-1][0], f"{found[-1][1]} {letter}"
+        x = min(at(case), _WIDE - _LETTER)  # so that no letter is cut off
+        line = next((i for i in range(_LINES) if x - last[i] >= 1.5 * _LETTER), None)
+        if line is not None:
+            last[line] = x
+            found.append((x, line, letter))
         else:
-            found.append((x, letter))
+            found = [one if one[:2] != (last[-1], _LINES - 1) else (*one[:2], "…") for one in found]
     return found
 
 
@@ -192,6 +199,9 @@ def story(
     def at(case: float) -> float:
         return axes.left + (axes.right - axes.left) * min(1.0, max(0.0, (case - begin) / total))
 
+    letters = _stacked(signs, at)
+    lower = _HIGH * max((line for _, line, _ in letters), default=0)
+    axes.top, axes.bottom = axes.top + lower, axes.bottom + lower
     found = axes.frame([], "")
     for tick in _ticks(begin, issued):
         found.append(_text(at(tick), axes.bottom + 15, f"{tick:,.0f}", "scale", "middle"))
@@ -216,14 +226,11 @@ def story(
         css = "dot hollow" if one.back else "dot dot0"
         found.append(f'<circle cx="{middle:.1f}" cy="{y:.1f}" r="3.6" class="{css}"/>')
         if one.number:
-            found.append(_text(middle, y - 7, one.number, "scale", "middle"))
-    for x, letters in _apart(signs, at):
-        half = _LETTER * len(letters) / 2
-        inside = min(max(x, half), _WIDE - half)  # so that no letter is cut off
-        found.append(_text(inside, axes.top + 2, letters, "sign", "middle"))
+            found.append(_text(middle, y - 7, one.number, "scale number", "middle"))
+    found += [_text(x, 12 + _HIGH * line, one, "sign", "middle") for x, line, one in letters]
     said = [
         f"{s.interval.name} cases: {s.interval.estimate:.2f} ± {s.interval.width:.2f}"
         for s in spans
     ]
     said += [f"forecast from case {p.first:,} on: {p.middle:.2f}" for p in forecast]
-    return _svg(_WIDE, 206, "; ".join(said), found, "chart")
+    return _svg(_WIDE, axes.bottom + 20, "; ".join(said), found, "chart")

@@ -94,7 +94,7 @@ class Journal:
     returns: dict[int, Returns] = field(default_factory=dict)  # by version
     sites: dict[str, Site] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)  # events of each kind but asked
-    contradicted: dict[int, str] = field(default_factory=dict)  # reports not corrected since: when
+    contradicted: dict[int, str] = field(default_factory=dict)  # reports not settled since: when
     _in_trial: frozenset[tuple[int, int]] = frozenset()  # where the last proposal leaves a protocol
     _proposed: int = 0  # rows of the last proposal
     _version: int = 0  # the last one that was made
@@ -150,6 +150,8 @@ class Journal:
             site.reports, site.last = site.reports + 1, time
         elif kind == "amended":
             self._amend(payload)
+            self.contradicted.pop(payload["number"], None)
+        elif kind == "dismissed":
             self.contradicted.pop(payload["number"], None)
         elif kind == "conflict":
             self.contradicted[payload["number"]] = time

@@ -11,16 +11,26 @@ from starlette.responses import RedirectResponse, Response
 from lowswitch.ledger import LedgerError, ProposalView, SupersededError
 from lowswitch.ledger.responses import MotionView
 from lowswitch.review.proposals import WHOLE
-from lowswitch.service import display, effects, news, phrases, proposals, sheets, standing, vectors
+from lowswitch.service import (
+    approvals,
+    display,
+    effects,
+    news,
+    phrases,
+    proposals,
+    standing,
+    vectors,
+)
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import RefusedError, count, query, whole
 from lowswitch.service.effects import Known
 from lowswitch.service.journal import Mark, Returns
+from lowswitch.service.precedents import decided, precedents
 from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
 from lowswitch.service.roles import REVIEWER
 from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
-from lowswitch.show.text import counted
+from lowswitch.show.text import counted, plural
 
 _MOST_ROWS = 300  # that one form names
 _MOST_ENDED = 3  # requests that will not happen, the newest ones; or decisions meanwhile
@@ -220,11 +230,12 @@ async def _decide(call: Call) -> Response:
     if keys == [] and decision and not call.field("confirming"):
         raise RefusedError(422, "no change is selected; tick at least one, then decide")
     typed = call.field("share").strip()
-    if not decision.startswith("approve") and typed not in ("", call.field("kept_share")):
+    takes_limit = decision.startswith("approve") and decision != "approve end"
+    if not takes_limit and typed not in ("", call.field("kept_share")):
         raise RefusedError(
             422,
-            f"your limit of {typed} for the trial goes with an approval only;"
-            " empty that field, or choose an approval",
+            f"your limit of {typed} for the trial goes with an approval that lets one run;"
+            " empty that field, or choose such an approval",
         )
     if decision == "forbid all":
         return RedirectResponse("/forbid", 303)
@@ -291,7 +302,7 @@ def _small(words: str) -> str:
 
 
 def _cases(call: Call) -> str:
-    return f"{call.service.ledger.terms.word('episode')}s"
+    return plural(call.service.ledger.terms.word("episode"))
 
 
 def _keys(call: Call, decision: str, view: ProposalView | None) -> list[tuple[Any, Any]] | None:
@@ -365,7 +376,7 @@ async def _sheet(
     known = await known_of(call, chosen, kind=kind, decision=given)
     assert known.view is not None
     rows = [[row["step"], row["state"]] for row in known.view.rows] if keys is None else chosen
-    if kind == "approved" and (wrong := sheets.too_small(known, given | {"rows": rows})):
+    if kind == "approved" and (wrong := approvals.too_small(known, given | {"rows": rows})):
         raise RefusedError(422, wrong)
     decision = given | {"rows": rows} | ({"forever": False} if kind == "rejected" else {})
     sheet = standing.described(known, kind, decision)
@@ -398,9 +409,10 @@ async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 2
         }
         for a in range(known.terms.actions)
     ]
+    proposed = _newly_proposed(known, rows)
     ticked = [value for name, value in call.fields if name == "action"]
     if not call.fields:
-        ticked = _newly_proposed(known, rows)
+        ticked = proposed
     return await show(
         call,
         "forbid.html",
@@ -411,6 +423,7 @@ async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 2
         where=phrases.places_words(known.terms, rows),
         options=options,
         ticked=ticked,
+        proposed=proposed,
         instead=call.field("instead"),
         has_rows=known.has_rows,
         wrong=wrong,
@@ -452,7 +465,7 @@ async def forbid(call: Call) -> Response:
     except LedgerError as error:
         if call.field("confirming"):
             raise
-        return await _forbid_form(call, rows, display.sentence(f"{error}."), 422)
+        return await _forbid_form(call, rows, str(error), 422)
 
 
 async def lift(call: Call) -> Response:
@@ -626,11 +639,20 @@ async def cap(call: Call) -> Response:
     given: dict[str, Any] = filled_in(call, "reason", "share")
     if "share" in given:
         given["share"] = _share(given["share"])
+
+    async def sheet() -> Sheet:
+        await catch_up(call)
+        ledger = call.service.ledger
+        laws = await call.service.engine.call(lambda: display.laws_of(ledger))
+        if (ended := precedents(call.service.journal, laws).ended) is not None:
+            raise LedgerError(f"no trial is running: {decided(ledger.terms, ended)}")
+        return await _of_kind(call, "capped", {"share": given.get("share", 0.0)})
+
     return await two_steps(
         call,
         "cap_trial",
         given,
-        lambda: _of_kind(call, "capped", {"share": given.get("share", 0.0)}),
+        sheet,
         lambda version, sheet: (
             "/timeline",
             f"Done: {_small(sheet.button)}. Version {version} is in use for new {_cases(call)}.",

@@ -54,7 +54,9 @@ def _why(known: Known, mark: Mark) -> str:
     if "proposal" in mark.facts:
         did = "postponed" if mark.kind == "rejected" else "approved"
         did = "forbade" if mark.facts.get("forever") else did
-        return f"{mark.actor} {did} a part of the proposal before, and this is the rest of it"
+        return (
+            f"{display.who(mark)} {did} a part of the proposal before, and this is the rest of it"
+        )
     did = display.decision_words(known.terms, mark.kind, mark.facts)
     rows = mark.facts.get("rows", [])
     where = f" for {phrases.places_words(known.terms, rows)}" if rows else ""

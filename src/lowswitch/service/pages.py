@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from lowswitch.ledger.events import KINDS
 from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.service import (
+    access_log,
     actions,
     api,
     display,
@@ -23,6 +24,10 @@ from lowswitch.service import (
     vectors,
 )
 from lowswitch.service import roles as table
+from lowswitch.service.amendments import amend as amend
+from lowswitch.service.amendments import amend_form as amend_form
+from lowswitch.service.amendments import dismiss as dismiss
+from lowswitch.service.amendments import late as late
 from lowswitch.service.api import unrecorded_words
 from lowswitch.service.app import Call, Service, address_of, failed_login, now
 from lowswitch.service.bodies import RefusedError, count, query
@@ -43,9 +48,6 @@ from lowswitch.service.meeting import requests_of
 from lowswitch.service.meeting import rollback as rollback
 from lowswitch.service.meeting import thaw as thaw
 from lowswitch.service.render import HERE, after, catch_up, filled_in, is_by_enter, show, templates
-from lowswitch.service.reports import amend as amend
-from lowswitch.service.reports import amend_form as amend_form
-from lowswitch.service.reports import late as late
 from lowswitch.service.reports import missing as missing
 from lowswitch.service.reports import ticket_list as ticket_list
 from lowswitch.service.reports import tickets as tickets
@@ -84,9 +86,8 @@ async def login(call: Call) -> Response:
         error = RefusedError(403, "a site has no pages; it uses the client")
         if token is None:
             error = failed_login(service, service.failed_logins, address, shown)
-        wrong = f"{display.sentence(error.says)}."
         return HTMLResponse(
-            page.render(note=service.note, wrong=wrong, terms=service.ledger.terms),
+            page.render(note=service.note, wrong=error.says, terms=service.ledger.terms),
             error.status,
             {"Retry-After": str(error.wait)} if error.wait else {},
         )
@@ -144,6 +145,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
     said = {"waiting": "waiting behind an open one", "frozen_out": "open while paused"}
     said["refused"] = "came too late"
     parts = [(said.get(name, name), getattr(run, name)) for name in names]
+    unfit = await service.engine.call(lambda: service.refusals.waiting(service.ledger))
     return await show(
         call,
         "status.html",
@@ -157,7 +159,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         forecast=display.forecast_lines(terms, service.journal, run.issued),
         proposal=view,
         offer=proposals.headline(known, view) if view else None,
-        todo=_todo(call, known),
+        todo=_todo(call, known, len(unfit)),
         parts=parts,
         bar=figures.shares(parts),
         most=service.ledger.terms.most_proposals,
@@ -165,31 +167,54 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         version=_mark_of(service, run.version),
         sites=display.site_lines(service.journal),
         operator=service.journal.last_operator,
+        contradicted=len(service.journal.contradicted),
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
     )
 
 
-def _todo(call: Call, known: Known) -> list[tuple[str, str, str]]:
-    """What the person who is logged in can do next: a sentence, a page and the words of a link."""
+def _todo(call: Call, known: Known, unfit: int) -> list[tuple[str, str, str]]:
+    """What the person who is logged in can do next: a sentence, a page and the words of a link.
+
+    unfit: how many refused reports wait for a right one.
+    """
     assert call.token is not None
-    run, role, found = known.run, call.token.role, list[tuple[str, str, str]]()
+    role, found = call.token.role, list[tuple[str, str, str]]()
     if role == table.REVIEWER:
         found += _todo_of_reviewer(call.token.name, known)
-    overdue = run.open
-    if role == table.OPERATOR and run.frozen:
-        found.append(("The run is paused.", "#resume", "Resume it"))
-    if role == table.OPERATOR and overdue:
-        held = f", and {counted(run.waiting, 'other')} wait behind them" if run.waiting else ""
-        said = f"{counted(overdue, 'report', 'is', 'are')} open{held}."
-        found.append((said, "/tickets", "Settle them"))
-    if role == table.OPERATOR and run.refused:
-        said = f"{counted(run.refused, 'report')} came after being declared missing."
-        found.append((said, "/tickets?status=refused", "Look at what came, and take it in"))
-    if role == table.OPERATOR and known.view is None and run.may_ask:
-        found.append(("No proposal is pending.", "/proposal", "Ask for one when the board meets"))
+    if role == table.OPERATOR:
+        found += _todo_of_operator(call, known, unfit)
     if role == table.AUDITOR:
         found.append(("Check that nothing was altered.", "/audit", "Go to the audit"))
+    return found
+
+
+def _todo_of_operator(call: Call, known: Known, unfit: int) -> list[tuple[str, str, str]]:
+    """What waits for an operator: a paused run, reports to settle, and the next proposal."""
+    run, found = known.run, list[tuple[str, str, str]]()
+    asked = next((one for one in known.motions if one.kind == "thawed"), None)
+    if run.frozen and asked is None:
+        found.append(("The run is paused.", "#resume", "Resume it"))
+    elif run.frozen and asked is not None:
+        who = "You" if asked.by == known.me else asked.by
+        more = counted(asked.needed, "reviewer")
+        said = f"The run is paused. {who} asked to resume it, and {more} must agree."
+        found.append((said, "#requests", "See the request"))
+    if run.open:
+        held = f", and {counted(run.waiting, 'other')} wait behind them" if run.waiting else ""
+        said = f"{counted(run.open, 'report', 'is', 'are')} open{held}."
+        found.append((said, "/tickets", "Settle them"))
+    if run.refused:
+        said = f"{counted(run.refused, 'report')} came after being declared missing."
+        found.append((said, "/tickets?status=refused", "Look at what came, and take it in"))
+    if contradicted := len(call.service.journal.contradicted):
+        said = f"{counted(contradicted, 'report', 'was', 'were')} contradicted by a later one."
+        found.append((said, "/tickets#contradicting", "Compare them"))
+    if unfit:
+        said = f"{counted(unfit, 'report', 'was', 'were')} refused and not sent again."
+        found.append((said, "/tickets#unfit", "See why"))
+    if known.view is None and run.may_ask:
+        found.append(("No proposal is pending.", "/proposal", "Ask for one when the board meets"))
     return found
 
 
@@ -404,12 +429,20 @@ async def audit(call: Call) -> Response:
     asked = query(call.request, "kind", "search", "before", "person", "since", "until")
     kind, words = asked.get("kind", ""), asked.get("search", "")
     before = count(asked, "before", 0, 10**17) or None
-    if kind not in ("", display.DECISIONS, *KINDS):
+    assert call.token is not None
+    sees_access = call.token.role in (table.OPERATOR, table.AUDITOR)
+    groups = (display.DECISIONS, *[display.ACCESS] * sees_access)
+    if kind not in ("", *groups, *KINDS):
         raise RefusedError(400, f"there is no such kind of event; there are {', '.join(KINDS)}")
     kinds = display.kinds_of(kind)
     wanted = display.Wanted(asked.get("person", ""), asked.get("since", ""), asked.get("until", ""))
 
-    def read() -> tuple[list[Any], Any]:
+    def read() -> tuple[list[Any], Any, list[Any]]:
+        entries = list[Any]()
+        if sees_access and kind in ("", display.ACCESS):
+            entries = access_log.lines(service.access, wanted, words, whole=bool(kind))
+        if kind == display.ACCESS:
+            return [], ({}, {}), entries
         with service.reading() as reader:
             found = wanted.of(
                 lambda some, end: display.newest_of(
@@ -418,9 +451,9 @@ async def audit(call: Call) -> Response:
                 ),
                 before,
             )
-            return found, reader.about(found)
+            return found, reader.about(found), entries
 
-    events, about = await asyncio.to_thread(read)
+    events, about, entries = await asyncio.to_thread(read)
     laws = await service.engine.call(lambda: display.laws_of(service.ledger))
     more = events[-1].seq if len(events) == display.EVENTS else None
     await catch_up(call)
@@ -439,6 +472,8 @@ async def audit(call: Call) -> Response:
             for one in events
         ],
         kinds=KINDS,
+        entries=entries,
+        sees_access=sees_access,
         asked=asked,
         filters=display.filter_words(asked),
         more=more,

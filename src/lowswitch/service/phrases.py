@@ -13,7 +13,7 @@ from lowswitch.ledger.text import percent
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.tables import departing
 from lowswitch.review.proposals import WHOLE
-from lowswitch.show.text import counted
+from lowswitch.show.text import counted, plural
 
 _MANY = 100  # cases for which a gain is told where rewards are small
 _FEW_PLACES = 12  # in which the alternatives of a trial differ, so that they are named
@@ -64,7 +64,7 @@ def several(names: Sequence[str], word: str = "and") -> str:
 def place(terms: Terms, h: int, x: int) -> str:
     """A row by its labels: finding 3, visit 2; a policy on features is for all cases."""
     if (h, x) == WHOLE:
-        return f"all {terms.word('episode')}s"
+        return f"all {plural(terms.word('episode'))}"
     return f"{terms.labels['state'][x]}, {terms.labels['step'][h]}"
 
 
@@ -74,7 +74,7 @@ def steps_words(terms: Terms, steps: Sequence[int]) -> str:
         return f"every {terms.word('step')}"
     names, word = [terms.labels["step"][h] for h in steps], terms.word("step")
     if len(names) > 1 and all(name.startswith(f"{word} ") for name in names):
-        return f"{word}s {several([name.removeprefix(word).strip() for name in names])}"
+        return f"{plural(word)} {several([name.removeprefix(word).strip() for name in names])}"
     return several(names)
 
 
@@ -110,7 +110,7 @@ def cases(terms: Terms) -> int:
 def per(terms: Terms) -> str:
     """The same in words: per 100 patients."""
     n, word = cases(terms), terms.word("episode")
-    return f"per {word}" if n == 1 else f"per {n} {word}s"
+    return f"per {word}" if n == 1 else f"per {n} {plural(word)}"
 
 
 def amount(value: float, terms: Terms) -> str:
@@ -158,19 +158,19 @@ def between(gain: dict[str, Any], terms: Terms) -> str:
 
 
 def gain_words(gain: dict[str, Any], terms: Terms) -> str:
-    """A gain with its interval, and how sure an improvement is."""
-    return (
-        f"{more(gain['mean'], terms)} ({between(gain, terms)}); the learner's model is"
-        f" {percent(gain['better'])} sure that this is an improvement"
-    )
+    """A gain with its interval, and how sure an improvement is, or that it is none."""
+    sure = f"{percent(gain['better'])} sure that this is an improvement"
+    if gain["better"] < 0.5:
+        sure = f"{percent(1 - gain['better'])} sure that this is not an improvement"
+    return f"{more(gain['mean'], terms)} ({between(gain, terms)}); the learner's model is {sure}"
 
 
 def drift_words(after: int, terms: Terms) -> str:
     """That the features of the newest cases are not those of the earlier ones."""
     word = terms.word("episode")
     return (
-        f"The {word}s have changed: after {counted(after, word)} the features of the newest ones"
-        " differed from the earlier ones, so what was learned before may no longer hold."
+        f"The {plural(word)} have changed: after {counted(after, word)} the features of the newest"
+        " ones differed from the earlier ones, so what was learned before may no longer hold."
     )
 
 
@@ -263,7 +263,7 @@ def trial_lines(
     if same_trial(before, after):
         return []
     first, then = (f"{100 * share_of(one):.0f} %" for one in (before, after))
-    cases = f"of new {terms.word('episode')}s"
+    cases = f"of new {plural(terms.word('episode'))}"
     if first != then:
         return [f"the trial: {first} → {then} {cases}"]
     return [f"the trial: {then} {cases} as before, {_other_alternatives(terms, before, after)}"]
@@ -288,7 +288,7 @@ def _other_alternatives(
 
 def share_words(share: float, case: str) -> str:
     """A share of the cases in whole percent: 16 % of new patients."""
-    return f"no new {case}" if share == 0 else f"{100 * share:.0f} % of new {case}s"
+    return f"no new {case}" if share == 0 else f"{100 * share:.0f} % of new {plural(case)}"
 
 
 def share_of(law: np.ndarray | LinearPolicy) -> float:

@@ -9,7 +9,7 @@ from lowswitch.ledger.events import LEDGER
 from lowswitch.ledger.evidence import BY_WORTH
 from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import WORTHS, percent
-from lowswitch.service import display, effects, phrases, sheets
+from lowswitch.service import approvals, display, effects, phrases, sheets
 from lowswitch.service.effects import Known
 from lowswitch.service.journal import Journal
 from lowswitch.service.phrases import LABELS
@@ -50,7 +50,7 @@ def proposal_facts(
         "changes": len(rows),
         "title": title(len(rows), trial),
         "summary": _summary(known, rows),
-        "taken_back": sheets.taken_back(known, rows),
+        "taken_back": approvals.taken_back(known, rows),
         "found": len(shown),
         "page": page,
         "pages": pages,
@@ -303,7 +303,7 @@ def reminder(known: Known, journal: Journal, trial: dict[str, Any] | None) -> di
     return {
         "share": share,
         "said": f"On {mark.time[:10]} {display.who(mark)} limited the trial to at most {share} % of"
-        f" new {known.case}s. The learner does not know of that limit.",
+        f" new {known.cases}. The learner does not know of that limit.",
     }
 
 
@@ -325,9 +325,9 @@ def why_now(journal: Journal, view: ProposalView, terms: Terms) -> str:
             if decided is not None and decided.facts["told"] < view.told:
                 due = "It became due while an earlier proposal waited"
                 return f"{due}; event {before.seq} decided that one."
-            return f"It is the rest of the proposal that {before.actor} decided on in part."
+            return f"It is the rest of the proposal that {display.who(before)} decided on in part."
         if before.kind == "history":
             return "The history of the old protocol was imported."
         did = display.decision_words(terms, before.kind, before.facts)
         return f"The learner made it again after {display.who(before)} {did}."
-    return f"Its schedule allowed a change after {view.told:,} {case}s were learned."
+    return f"Its schedule allowed a change after {counted(view.told, case, 'was', 'were')} learned."

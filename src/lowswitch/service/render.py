@@ -16,7 +16,7 @@ from lowswitch.service import display, phrases
 from lowswitch.service.app import Call, Service, attempt
 from lowswitch.service.bodies import RefusedError
 from lowswitch.show.templates import templates as made
-from lowswitch.show.text import age, counted
+from lowswitch.show.text import age, counted, plural
 
 _BY_ENTER = (
     "Nothing was done yet: the Enter key alone does nothing here. What you filled in is kept; press"
@@ -30,11 +30,12 @@ _CATCH_UP = 2.0  # seconds that a page waits for the journal
 def templates() -> jinja2.Environment:
     """The templates of the console."""
     filters: dict[str, Callable[..., Any]] = {"clock": display.clock, "age": age}
-    filters |= {"counted": counted, "text": canonical}
+    filters |= {"counted": counted, "plural": plural, "text": canonical}
     filters |= {
         "everybody": display.who,
         "kind": display.kind_word,
         "begin": display.sentence,
+        "said": display.whole_sentence,
         "numbers": display.numbers,
     }
     filters |= {"label": phrases.LABELS.get, "meaning": phrases.meaning, "per": phrases.per}

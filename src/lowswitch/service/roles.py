@@ -13,14 +13,14 @@ SITE, REVIEWER, OPERATOR, AUDITOR = "site", "reviewer", "operator", "auditor"
 ROLES = (SITE, REVIEWER, OPERATOR, AUDITOR)
 DUTIES = {  # what a person may do, in words
     SITE: (
-        "enrols {episode}s and reports what came of them, under its own name",
+        "enrols {episodes} and reports what came of them, under its own name",
         "has no pages: its own program reports, and hears when the run is paused, by whom and why",
     ),
     REVIEWER: (
         "reads everything",
         "approves or postpones changes, and approves or limits a trial",
         "pauses the run and ends a trial, alone and at once",
-        "forbids {action}s, and allows them again",
+        "forbids {actions}, and allows them again",
         "agrees to what another person asks for, where several reviewers must agree",
     ),
     OPERATOR: (
@@ -28,7 +28,7 @@ DUTIES = {  # what a person may do, in words
         "asks for proposals, settles and corrects reports",
         "pauses the run and ends a trial, alone and at once",
         "puts an earlier version back and resumes a paused run; where several reviewers must agree,"
-        " they agree to both",
+        " they agree to both, and the operator can withdraw the request",
         "revokes tokens",
     ),
     AUDITOR: ("reads everything, checks the integrity and exports",),
@@ -89,7 +89,7 @@ API = (
     Endpoint("POST", "/api/lift", "lift", (REVIEWER,), "allow forbidden actions again"),
     Endpoint("GET", "/api/motions", "motions", _READ, "list decisions that need reviewers"),
     Endpoint("POST", "/api/confirm", "confirm", (REVIEWER,), "agree to a request"),
-    Endpoint("POST", "/api/decline", "decline", (REVIEWER,), "turn a request down"),
+    Endpoint("POST", "/api/decline", "decline", STOPPING, "turn a request down"),
     Endpoint("POST", "/api/quorum", "set_quorum", (REVIEWER,), "change how many must agree"),
     Endpoint("POST", "/api/propose", "propose", (OPERATOR,), "let the learner propose"),
     Endpoint("POST", "/api/freeze", "freeze", STOPPING, "pause the run"),
@@ -98,6 +98,7 @@ API = (
     Endpoint("POST", "/api/cap", "cap_trial", STOPPING, "let fewer cases enter the trial"),
     Endpoint("POST", "/api/missing", "missing", (OPERATOR,), "declare that no report will come"),
     Endpoint("POST", "/api/lost", "missing_many", (OPERATOR,), "declare that no report will come"),
+    Endpoint("POST", "/api/dismiss", "dismiss", (OPERATOR,), "dismiss a contradicting report"),
     Endpoint("POST", "/api/amend", "amend", (OPERATOR,), "correct a report"),
     Endpoint("POST", "/api/corrections", "amend_many", (OPERATOR,), "correct several reports"),
     Endpoint("GET", "/api/tokens", "tokens", (OPERATOR, AUDITOR), "list the tokens"),
@@ -125,7 +126,7 @@ PAGES = (
     Endpoint("POST", "/forbid", "forbid", (REVIEWER,), "forbid actions"),
     Endpoint("POST", "/lift", "lift", (REVIEWER,), "allow forbidden actions again"),
     Endpoint("POST", "/confirm", "confirm", (REVIEWER,), "agree to a request"),
-    Endpoint("POST", "/decline", "decline", (REVIEWER,), "turn a request down"),
+    Endpoint("POST", "/decline", "decline", STOPPING, "turn a request down"),
     Endpoint("POST", "/quorum", "quorum", (REVIEWER,), "change how many must agree"),
     Endpoint("POST", "/propose", "propose", (OPERATOR,), "let the learner propose"),
     Endpoint("GET", "/freeze", "freeze_form", STOPPING, "open the form that pauses the run"),
@@ -138,6 +139,7 @@ PAGES = (
     Endpoint("POST", "/missing", "missing", (OPERATOR,), "declare that no report will come"),
     Endpoint("GET", "/amend", "amend_form", (OPERATOR,), "open a report to correct it"),
     Endpoint("POST", "/amend", "amend", (OPERATOR,), "correct a report"),
+    Endpoint("POST", "/dismiss", "dismiss", (OPERATOR,), "dismiss a contradicting report"),
     Endpoint("POST", "/late", "late", (OPERATOR,), "take in reports that came too late"),
     Endpoint("POST", "/tokens/revoke", "revoke", (OPERATOR,), "revoke a token"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -10,12 +11,22 @@ from lowswitch.ledger.responses import MotionView
 from lowswitch.ledger.state import LEARNED
 from lowswitch.ledger.terms import Terms
 from lowswitch.policy.tables import played_first
-from lowswitch.service import display, effects, sheets
+from lowswitch.service import approvals, display, effects, reversals
 from lowswitch.service.effects import Known, law_of
 from lowswitch.service.journal import Journal, Mark
 from lowswitch.service.sheets import Sheet
 from lowswitch.show.text import counted
 
+_SHEETS: dict[str, Callable[[Known, dict[str, Any]], Sheet]] = {  # by the kinds of events
+    "approved": approvals.approved,
+    "rejected": approvals.rejected,
+    "vetoed": reversals.vetoed,
+    "lifted": reversals.lifted,
+    "rolled_back": reversals.rolled_back,
+    "capped": reversals.capped,
+    "thawed": reversals.thawed,
+    "quorum": reversals.quorum,
+}
 _ASKED = ("proposal", "part", "share", "actions", "instead", "to", "quorum")  # beside the rows
 _SHOWN_FOR = timedelta(days=7)  # how long the pages say what became of a request
 
@@ -30,7 +41,7 @@ def _described(
     known: Known, kind: str, decision: dict[str, Any], *, at_once: bool, agrees: bool = False
 ) -> Sheet:
     """The same; at_once: whether it takes effect when it is confirmed. agrees: see `of_request`."""
-    sheet: Sheet = getattr(sheets, kind)(known, decision)
+    sheet: Sheet = _SHEETS[kind](known, decision)
     replaces, said = list[int](), dict[int, str]()
     for one in known.motions:
         takes = _takes_place(known, kind, decision, one) and not agrees
@@ -79,7 +90,7 @@ def turned_down(known: Known, request: MotionView) -> Sheet:
 
 def title_of(known: Known, kind: str, decision: dict[str, Any]) -> str:
     """What a request asks for, as a verb with its objects."""
-    sheet: Sheet = getattr(sheets, kind)(known, decision)
+    sheet: Sheet = _SHEETS[kind](known, decision)
     return sheet.button
 
 

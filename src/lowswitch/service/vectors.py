@@ -109,7 +109,7 @@ def _case(one: dict[str, Any], terms: Terms) -> dict[str, str]:
 
 def _options(known: Known, row: dict[str, Any]) -> list[tuple[str, str]]:
     """The decisions to choose from; the page before the last one says what each would change."""
-    forbid = ("forbid all", f"Forbid a {known.terms.word('action')} for all {known.case}s")
+    forbid = ("forbid all", f"Forbid a {known.terms.word('action')} for all {known.cases}")
     if not known.protocol:
         return [
             ("approve all", "Approve the new policy"),

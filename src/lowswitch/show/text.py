@@ -12,7 +12,33 @@ from datetime import UTC, datetime
 
 def counted(n: int, what: str, does: str = "", do: str = "") -> str:
     """A number of things, and what one of them does or several do: 1 row waits, 2 rows wait."""
-    return f"{n:,} {what}{'' if n == 1 else 's'} {does if n == 1 else do}".rstrip()
+    return f"{n:,} {what if n == 1 else plural(what)} {does if n == 1 else do}".rstrip()
+
+
+def plural(word: str) -> str:
+    """Several of a thing, as English says it: rows, children, biopsies, boxes."""
+    for one, several in _IRREGULAR.items():
+        if word == one or word.endswith(f" {one}"):
+            return word.removesuffix(one) + several
+    if re.search("[^aeiou]y$", word):
+        return f"{word[:-1]}ies"
+    return f"{word}es" if re.search("(s|x|z|ch|sh)$", word) else f"{word}s"
+
+
+_IRREGULAR = {
+    "child": "children",
+    "person": "people",
+    "man": "men",
+    "woman": "women",
+    "mouse": "mice",
+    "foot": "feet",
+    "tooth": "teeth",
+    "half": "halves",
+    "series": "series",
+    "diagnosis": "diagnoses",
+    "analysis": "analyses",
+    "crisis": "crises",
+}
 
 
 def short(rate: float) -> str:

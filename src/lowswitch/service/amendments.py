@@ -1,0 +1,219 @@
+"""The pages on which a report is corrected, entered late, taken in, or kept as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.responses import Response
+
+from lowswitch.ledger import LedgerError, UnknownTicketError
+from lowswitch.ledger.events import Event
+from lowswitch.ledger.state import REFUSED
+from lowswitch.ledger.store import StoredTicket
+from lowswitch.service import display, standing
+from lowswitch.service.app import Call, as_refusal
+from lowswitch.service.bodies import RefusedError, count, query
+from lowswitch.service.entries import Entry
+from lowswitch.service.render import filled_in, is_by_enter, show
+from lowswitch.service.reports import LOST, asks_for_view, list_page, view_of
+from lowswitch.service.sheets import Sheet
+from lowswitch.service.steps import known_of, two_steps
+from lowswitch.show.text import counted
+
+_DONE = {"Correct": "corrected", "Enter": "entered"}
+
+
+async def amend_form(call: Call) -> Response:
+    """The report of a ticket, to correct it, or to enter one that came too late."""
+    asked = query(call.request, "ticket", "event")
+    return await _amend_form(call, asked.get("ticket", ""), count(asked, "event", 0, 10**15))
+
+
+async def _amend_form(
+    call: Call, ticket: str, event: int = 0, wrong: str = "", status: int = 200
+) -> Response:
+    """The form, with what was typed, with a report that is not counted, or with the one that is.
+
+    event: the one that has the report to fill in.
+    """
+    ledger = call.service.ledger
+
+    def read() -> tuple[Any, Any, list[tuple[Event, dict[str, Any]]]]:
+        known, report = ledger.report_of(ticket)
+        return known, report, ledger.uncounted(known.number)
+
+    known, report, others = await call.service.engine.call(read)
+    steps = ledger.terms.labels["step"]
+    if not (event or call.fields) and known.status == REFUSED and others:
+        event = others[0][0].seq
+    shown = next((one for made, one in others if made.seq == event), report)
+    entry = Entry.of(shown, len(steps)) if not call.fields else Entry.typed(call)
+    return await show(
+        call,
+        "amend.html",
+        "tickets",
+        status,
+        ticket=known,
+        lines=entry.lines(steps),
+        ended=entry.ended,
+        endings=display.ENDINGS,
+        event=event,
+        others=[(made, Entry.of(one, len(steps)).lines(steps)) for made, one in others],
+        is_new=known.status in LOST,
+        wrong=wrong,
+    )
+
+
+async def amend(call: Call) -> Response:
+    """Correct a report: see old and new, then confirm."""
+    ticket = call.field("ticket")
+    if call.field("confirming"):
+        return await _amend(call, ticket, Entry.typed(call))
+    if is_by_enter(call):
+        return await _amend_form(call, ticket)
+    try:
+        return await _amend(call, ticket, Entry.typed(call))
+    except (RefusedError, LedgerError) as error:
+        if isinstance(error, UnknownTicketError):
+            raise
+        refusal = as_refusal(error)
+        return await _amend_form(call, ticket, wrong=refusal.says, status=refusal.status)
+
+
+async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
+    """See what a correction changes, or confirm it."""
+    ledger = call.service.ledger
+    terms, given = ledger.terms, filled_in(call, "reason", "ticket")
+    given |= entry.given(terms)
+
+    async def sheet() -> Sheet:
+        def read() -> tuple[StoredTicket, dict[str, Any], bool]:
+            known, report = ledger.report_of(ticket)
+            seen = (given[name] for name in ("states", "actions", "rewards", "ended"))
+            return known, report, ledger.require_correction(ticket, *seen)
+
+        found, report, relearns = await call.service.engine.call(read)
+        whose, is_new = f"{found.site}, {found.request}", found.status in LOST
+        old = Entry.of(report, terms.size("step"))
+        changes = entry.differences(old, terms, is_new=is_new)
+        if not changes:
+            raise RefusedError(422, f"this is the report of {whose} as it is on record")
+        verb = "Enter" if is_new else "Correct"
+        return Sheet(
+            f"{verb} the report of {whose}?",
+            f"{verb} the report of {whose}",
+            [*changes, *(await _consequences(call, relearns))],
+            back="/tickets",
+            hint="for example: typing error at the site",
+            bound=changes,
+        )
+
+    def done(_: Any, made: Sheet) -> tuple[str, str]:
+        verb, _, rest = made.button.partition(" ")
+        return "/tickets", f"{rest[:1].upper()}{rest[1:]} is {_DONE[verb]}."
+
+    return await two_steps(call, "amend", given, sheet, done)
+
+
+async def late(call: Call) -> Response:
+    """Take in reports as they came after they were declared missing: select, then confirm."""
+    if asks_for_view(call):
+        return await list_page(call, view_of(call))
+    chosen = list(dict.fromkeys(value for name, value in call.fields if name == "ticket"))
+    if not chosen:
+        return await list_page(call, view_of(call), "Select the reports to take in first.", 422)
+    ledger = call.service.ledger
+
+    steps = ledger.terms.labels["step"]
+
+    def read() -> tuple[list[str], list[dict[str, Any]], bool]:
+        found, reports, relearns = ledger.tickets_named(chosen), list[dict[str, Any]](), False
+        said = list[str]()
+        for one in found:
+            sent = [report for _, report in ledger.uncounted(one.number) if one.status == REFUSED]
+            if not sent:
+                raise LedgerError(f"no late report of {one.site}, {one.request} is on record")
+            said.append(f"{one.site}, {one.request}: {Entry.of(sent[0], len(steps)).said(steps)}.")
+            if len(sent) > 1:
+                said.append(
+                    _several_sent(one, [Entry.of(old, len(steps)) for old in sent[1:]], steps)
+                )
+            report = {"ticket": one.ticket} | sent[0]
+            report["states"] = [ledger.terms.read_state(state) for state in report["states"]]
+            relearns |= ledger.require_correction(**report)
+            reports.append(report)
+        return said, reports, relearns
+
+    _, reports, _ = await call.service.engine.call(read)
+    given = filled_in(call, "reason") | {"reports": reports}
+
+    async def sheet() -> Sheet:
+        said, _, relearns = await call.service.engine.call(read)
+        what = counted(len(reports), "report")
+        lines = [
+            f"{what} will be counted in exactly as sent after being declared missing.",
+            *said,
+            *(await _consequences(call, relearns)),
+        ]
+        title = f"Take in {counted(len(reports), 'late report')}"
+        return Sheet(f"{title}?", title, lines, back="/tickets?status=refused", bound=lines[1:])
+
+    def done(*_: Any) -> tuple[str, str]:
+        what = counted(len(reports), "late report", "is", "are")
+        return "/tickets?status=refused", f"{what} counted in."
+
+    return await two_steps(call, "amend_many", given, sheet, done)
+
+
+def _several_sent(ticket: StoredTicket, others: Sequence[Entry], steps: Sequence[str]) -> str:
+    """That a site sent different late reports, of which the newest is taken in."""
+    earlier = " / ".join(one.said(steps) for one in others)
+    return (
+        f"This is the newest of {len(others) + 1} different reports that {ticket.site} sent of"
+        f" {ticket.request}. Before it came: {earlier}."
+    )
+
+
+async def dismiss(call: Call) -> Response:
+    """Keep a report although its site sent another one: see both, then confirm."""
+    ledger, given = call.service.ledger, filled_in(call, "reason", "ticket")
+    steps = ledger.terms.labels["step"]
+
+    def read() -> tuple[StoredTicket, str, list[str]]:
+        known, report = ledger.report_of(given.get("ticket", ""))
+        sent = [
+            f"{known.site} sent on {display.clock(event.time)}:"
+            f" {Entry.of(other, len(steps)).said(steps)}."
+            for event, other in ledger.uncounted(known.number)
+        ]
+        return known, Entry.of(report, len(steps)).said(steps), sent
+
+    async def sheet() -> Sheet:
+        known, counted_in, sent = await call.service.engine.call(read)
+        lines = [f"The report that is counted in stays: {counted_in}.", *sent]
+        lines.append("What was sent stays on record. If yet another report comes, it is listed.")
+        title = f"Keep the report of {known.site}, {known.request} as it is"
+        hint = "for example: the site confirmed the first report by telephone"
+        return Sheet(f"{title}?", title, lines, back="/tickets", hint=hint, bound=lines)
+
+    def done(_: Any, made: Sheet) -> tuple[str, str]:
+        kept = made.button.removeprefix("Keep ").removesuffix(" as it is")
+        return "/tickets", f"{display.sentence(kept)} stays as it is."
+
+    return await two_steps(call, "dismiss", given, sheet, done)
+
+
+async def _consequences(call: Call, relearns: bool) -> list[str]:
+    """What corrections do to what was learned, to the pending proposal and to requests."""
+    if not relearns:
+        return ["It is learned in its turn, when the reports before it are settled."]
+    known = await known_of(call)
+    lines = [
+        "The learner becomes what it would be, had it learned this in the first place. What was"
+        " decided stays decided."
+    ]
+    if known.view is not None:
+        lines.append("The pending proposal is made anew, which costs nothing of the budget.")
+        lines += standing.falling(known)
+    return lines

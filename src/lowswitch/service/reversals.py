@@ -1,0 +1,276 @@
+"""What vetoes, rollbacks and other decisions beside a proposal mean, in the words of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lowswitch.learners.trials import capped_share
+from lowswitch.ledger.text import percent
+from lowswitch.service import effects, phrases, precedents
+from lowswitch.service.effects import Known, changed_rows, law_of
+from lowswitch.service.phrases import several, share_of
+from lowswitch.service.sheets import (
+    MOST_LISTED,
+    Sheet,
+    change,
+    consent_to,
+    consent_to_kinds,
+    enter_words,
+    expected_lines,
+    fidelity_lines,
+    first_given,
+    kinds_changed,
+    kinds_in_trial,
+    moving_kinds,
+    trial_of,
+    untried_warning,
+    warnings_of,
+)
+from lowswitch.show.text import counted
+
+_BLANK = dict.fromkeys(("gain", "between", "sure", "given", "few", "note", "verdict", "turns"), "")
+
+# ---- vetoes --------------------------------------------------------------------------------------
+
+
+def _named(known: Known, decision: dict[str, Any]) -> tuple[str, str, str]:
+    """The actions of a veto, where that is in few words, and in all."""
+    names = several([known.terms.labels["action"][a] for a in decision["actions"]])
+    rows, words = decision["rows"], phrases.places_words(known.terms, decision["rows"])
+    return names, words if words.count(";") < 2 else f"{len(rows)} places", words
+
+
+def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
+    """Actions that are forbidden in rows."""
+    names, where, all_of_them = _named(known, decision)
+    if not known.has_rows:
+        return _whole_vetoed(known, decision, names, where)
+    lines = [
+        f"No new {known.case} is given {names} for: {all_of_them}. It cannot be proposed there."
+    ]
+    after = law_of(known, "vetoed", decision)
+    changes, rows = _replacements(known, after)
+    lines += _freed_lines(known, after, {(h, x) for h, x, _ in changed_rows(known, after)})
+    if changes:
+        lines.append(
+            f"{names} is given there now. Version {known.run.version + 1} replaces it at once, as"
+            " listed below."
+        )
+        lines += expected_lines(known)
+    lines += _veto_lines(known)
+    title = f"Forbid {names} for {where}"
+    if changes:
+        title += f", and give {several(sorted({one['new'] for one in changes}))} instead"
+    return Sheet(
+        f"{title}?",
+        title,
+        lines,
+        changes[:MOST_LISTED],
+        untried_warning(known, rows),
+        "/map",
+        "stop",
+        consent=consent_to(known, rows),
+        unlisted=max(0, len(changes) - MOST_LISTED),
+    )
+
+
+def _veto_lines(known: Known) -> list[str]:
+    """What a veto means for later."""
+    again = "The pending proposal is made again without it. That costs no budget."
+    return [
+        *([again] if known.view is not None else []),
+        "A later decision, with a reason, can lift this veto.",
+    ]
+
+
+def _whole_vetoed(known: Known, decision: dict[str, Any], names: str, where: str) -> Sheet:
+    """Actions that no policy on features may play any more."""
+    lines = [f"No new {known.case} is given {names}. It cannot be proposed."]
+    title = f"Forbid {names} for {where}"
+    sheet = Sheet(f"{title}?", title, lines, back="/map", css="stop")
+    if not known.policies.allowed[:, decision["actions"]].any():
+        return sheet._replace(lines=[*lines, *_veto_lines(known)])
+    now = known.run.version
+    lines.append(
+        f"Version {now + 1} replaces version {now} at once. It gives its next best"
+        f" {known.terms.word('action')} where {names} is given now."
+    )
+    return _with_kinds(known, sheet, _veto_lines(known))
+
+
+def _replacements(known: Known, after: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows whose protocol changes to that of another law: as people read them, and as known."""
+    names, changes, rows = known.terms.labels["action"], list[dict[str, Any]](), []
+    for h, x, a in changed_rows(known, after):
+        row = known.others.get((h, x))
+        rows += [row] if row is not None else []
+        sides_of = {"old": names[known.policies[0, h, x]], "new": names[a]}
+        blank = {"where": known.place(h, x)} | sides_of | _BLANK
+        changes.append(blank if row is None else change(known, row))
+    return changes, rows
+
+
+def _freed_lines(known: Known, after: Any, changed: set[tuple[int, int]]) -> list[str]:
+    """What becomes of trial cases who were given what a veto forbids, and what the trial keeps."""
+    found, names = dict[int, set[tuple[int, int]]](), known.terms.labels["action"]
+    for h, x, _ in effects.stopped(known.policies, after):
+        if (h, x) not in changed:
+            found.setdefault(int(after[0, h, x]), set()).add((h, x))
+    lines = [
+        f"The trial's {known.cases} who were to be given it get {names[a]} instead, like the"
+        f" protocol: {phrases.places_words(known.terms, sorted(rows))}."
+        for a, rows in sorted(found.items())
+    ]
+    places = set[tuple[int, int]]().union(*found.values())
+    kept = {one for one in phrases.given_in_trial(after) if one[:2] in places}
+    if kept:
+        lines.append(f"The trial still gives {phrases.actions_words(known.terms, kept)}.")
+    return lines
+
+
+def lifted(known: Known, decision: dict[str, Any]) -> Sheet:
+    """A veto that is lifted."""
+    names, where, all_of_them = _named(known, decision)
+    lines = [
+        f"The learner may propose {names} again for: {all_of_them}.",
+        f"The {known.terms.word('action')} given there now stays; lifting a veto only lets the"
+        " learner propose again.",
+    ]
+    title = f"Allow {names} again for {where}"
+    return Sheet(f"{title}?", title, lines, (), (), "/map")
+
+
+# ---- what operators ask for ----------------------------------------------------------------------
+
+
+def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
+    """An earlier version that is deployed again."""
+    to, now = decision["to"], known.run.version
+    learned = "Nothing that was learned is lost."
+    if known.has_rows:
+        learned += (
+            " For a while the learner proposes no change where the two versions differ, in the"
+            " protocol or in the trial."
+        )
+    lines = [
+        f"Version {now + 1} will be deployed and do what version {to} did. It replaces version"
+        f" {now}.",
+        learned,
+    ]
+    if known.view is not None:
+        lines.append("The pending proposal is withdrawn. The next one does not use up the budget.")
+    changes, rows, begins = list[dict[str, Any]](), list[dict[str, Any]](), False
+    if known.earlier is not None and known.has_rows:
+        changes, rows = _replacements(known, known.earlier)
+        changed = f"{counted(len(changes), 'change')} of the protocol, as listed below."
+        lines[1:1] = (
+            [changed, *expected_lines(known)] if changes else ["The protocol does not change."]
+        )
+    if known.earlier is not None:
+        share = share_of(known.earlier)
+        if known.protocol:
+            enter = phrases.share_words(share, known.case)
+            again = f"The trial of version {to} runs again: {enter} {enter_words(share)} it."
+            other = phrases.trial_lines(known.terms, known.policies, known.earlier)
+            at = lines.index(learned)
+            lines[at:at] = [again, *(f"{line[:1].upper()}{line[1:]}." for line in other)]
+            begins = share > 0
+    trial, title = trial_of(known, known.earlier), f"Roll back to version {to}"
+    sheet = Sheet(
+        f"{title}?",
+        title,
+        lines,
+        changes[:MOST_LISTED],
+        precedents.taken_back(known.terms, known.precedents, [], begins_trial=begins)
+        + untried_warning(known, rows)
+        + first_given(known, trial),
+        "/timeline",
+        "stop",
+        trial=trial,
+        consent=consent_to(known, rows),
+        unlisted=max(0, len(changes) - MOST_LISTED),
+    )
+    return sheet if known.has_rows else _with_kinds(known, sheet)
+
+
+def thawed(known: Known, decision: dict[str, Any]) -> Sheet:
+    """A paused run that goes on."""
+    paused, case = known.run.paused or {}, known.case
+    lines = [
+        f"{paused.get('by', '')} paused the run: {paused.get('reason', '')}.",
+        f"Sites can enrol {known.cases} and report again, and decisions are possible.",
+        f"New {known.cases} follow version {known.run.version}.",
+    ]
+    if known.protocol:
+        share = share_of(known.policies)
+        enter = phrases.share_words(share, case)
+        lines[-1] += f" {enter[:1].upper()}{enter[1:]} {enter_words(share)} its trial."
+    return Sheet("Resume the run?", "Resume the run", lines)
+
+
+def quorum(known: Known, decision: dict[str, Any]) -> Sheet:
+    """A change of how many reviewers must agree."""
+    n = decision["quorum"]
+    lines = [
+        f"From now on {counted(n, 'reviewer')} must agree before anything is approved, forbidden,"
+        f" allowed again, rolled back or resumed, and before this number is changed. Now it is"
+        f" {known.run.quorum}."
+    ]
+    title = f"Let {counted(n, 'reviewer')} decide"
+    return Sheet(f"{title}?", title, lines, (), (), "/roles", "stop")
+
+
+def capped(known: Known, decision: dict[str, Any]) -> Sheet:
+    """A trial that becomes smaller, or ends."""
+    now, after = share_of(known.policies), law_of(known, "capped", decision)
+    share = min(now, capped_share(decision["share"], known.members))
+    title = "End the trial" if share == 0 else f"Cap the trial at {100 * share:.0f} %"
+    enter = phrases.share_words(share, known.case)
+    lines = [
+        f"{enter[:1].upper()}{enter[1:]} {enter_words(share)} the trial (now {100 * now:.0f} %)."
+        f" {known.cases.capitalize()} who are in it already keep the plan that they were given."
+    ]
+    if known.has_rows and (gone := effects.stopped(known.policies, after)):
+        lines.append(f"No longer given: {phrases.actions_words(known.terms, gone)}.")
+    if known.view is not None:
+        lines.append("The pending proposal is withdrawn and made again. That costs no budget.")
+    trial = trial_of(known, after) or kinds_in_trial(known, known.effect or {})
+    return Sheet(f"{title}?", title, lines, (), (), "/timeline", "stop", trial=trial)
+
+
+# ---- kinds of cases ------------------------------------------------------------------------------
+
+
+def _with_kinds(known: Known, sheet: Sheet, then: Sequence[str] = ()) -> Sheet:
+    """A decision that nobody proposed, with what it changes for which kinds of cases."""
+    row = known.effect or {}
+    lines = [*sheet.lines, *_effect_lines(known, row), *then]
+    regions, trial = moving_kinds(row), kinds_in_trial(known, row)
+    return sheet._replace(
+        lines=lines,
+        changes=kinds_changed(known, regions),
+        warnings=[*sheet.warnings, *warnings_of(known, regions), *first_given(known, trial)],
+        trial=trial,
+        consent=consent_to_kinds(known, regions),
+        identity=row.get("identity", ""),
+    )
+
+
+def _effect_lines(known: Known, row: Mapping[str, Any]) -> list[str]:
+    """How many cases a decision concerns, and what it is expected to gain."""
+    if "regions" not in row:
+        return [f"What it changes for which {known.cases} is not known: no {known.case} is logged."]
+    outside = " outside the trial" if known.protocol else ""
+    share, found = row["usual_changes"], list[str]()
+    if not (share or moving_kinds(row)):
+        found.append(f"{known.cases.capitalize()}{outside} get what they get now.")
+    else:
+        usual = f"another{'' if known.protocol else ' usual'} {known.terms.word('action')}"
+        found.append(
+            f"{percent(share)} of new {known.cases}{outside} get {usual}, as listed below."
+        )
+        found += fidelity_lines(row)
+    if known.worth is not None:
+        found.append(f"Expected: {phrases.gain_words(known.worth['change'], known.terms)}.")
+    return found
