@@ -204,6 +204,14 @@ def test_a_function_that_could_not_be_repeated_is_refused(before, result):
         made(f"{before}\n@ls.parts.bonus\ndef mine(n):\n    return {result}\n")
 
 
+def test_a_bonus_that_the_update_would_ignore_is_refused():
+    """Results would name a bonus that never ran."""
+    hopeful = page.optimistic(factor=0.2)
+    with pytest.raises(ValueError, match="optimistic does not ask for `bonus`, so logarithmic"):
+        replace(MINE, estimator=hopeful)
+    replace(MINE, estimator=hopeful, bonus=parts.NoBonus())
+
+
 def test_a_function_is_refused_once_something_it_reads_has_changed(mdp):
     """Compiled code has the old value, plain Python would have the new one."""
     scales, helpers = types.ModuleType("scales"), types.ModuleType("helpers")

@@ -93,6 +93,8 @@ class Algorithm:
                 " bonus from FromCounts (docs/adding.md#an-estimator-in-a-page)"
             )
         _require_kind(f"the bonus of {type(estimator).__name__}", self.bonus, fitting)
+        if isinstance(estimator, OwnUpdate):
+            _require_read_bonus(estimator, self.bonus)
         if isinstance(estimator, StageQLearning | Advantage) and not has_stages:
             raise ValueError(
                 "stages end at visit counts, so their schedule must use visit counts, "
@@ -255,6 +257,16 @@ def _require_no_subclass(name: str, part: Any) -> None:
         f"{name} {type(part).__name__} is a subclass of {base.__name__}, whose compiled "
         f"code would run instead of yours; {way_out}"
     )
+
+
+def _require_read_bonus(update: OwnUpdate, bonus: Bonus) -> None:
+    """Refuse a bonus that would be named in results although the update ignores it."""
+    if not (update.reads_bonus or isinstance(bonus, NoBonus)):
+        name = type(update).__name__
+        raise UnknownPartError(
+            f"{name} does not ask for `bonus`, so {shown(bonus)} would change nothing; pass"
+            f" bonus=ls.parts.NoBonus(), or give {name} an argument called bonus"
+        )
 
 
 def _require_unmixed(*given: Any) -> None:
