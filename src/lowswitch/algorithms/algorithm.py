@@ -24,7 +24,7 @@ from lowswitch.algorithms.estimators import (
     QLearning,
     StageQLearning,
 )
-from lowswitch.algorithms.fingerprints import is_own
+from lowswitch.algorithms.fingerprints import is_own, require_repeatable
 from lowswitch.algorithms.meetings import asks
 from lowswitch.algorithms.ridge import Ridge, require_linear
 from lowswitch.algorithms.schedules import Budget, ByVisits, PlainSchedule, Whole, WholePolicy
@@ -43,6 +43,8 @@ COMPILED = tuple(
     for kind in (*PARTS["estimator"], *PARTS["bonus"], Budget, WholePolicy)
     if kind not in (FromCounts, OwnBonus, OwnUpdate)
 )
+_NO_NOISE = "compute the result from the arguments alone"
+_NOISE = {"estimator": "take noise from counts.generator"}
 _DECORATORS = {"estimator": "update", "bonus": "bonus"}
 
 
@@ -72,6 +74,8 @@ class Algorithm:
             _require_kind(name, getattr(self, name), kinds)
         for name, part in self._parts():
             _require_no_subclass(name, part)
+            if is_own(type(part)):
+                require_repeatable(type(part), _NOISE.get(name, _NO_NOISE))
         self._require_fit()
         way_out = "it is the probability that the guarantee may fail"
         object.__setattr__(self, "p", require_fraction("p", self.p, way_out))
