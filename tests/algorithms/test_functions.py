@@ -204,6 +204,13 @@ def test_a_function_that_could_not_be_repeated_is_refused(before, result):
         made(f"{before}\n@ls.parts.bonus\ndef mine(n):\n    return {result}\n")
 
 
+def test_tables_data_frames_files_and_messages_use_one_name(runs, tmp_path):
+    runs.to_csv(tmp_path / "runs.csv", ["algorithm"])
+    [_, name, *_] = (tmp_path / "runs.csv").read_text(encoding="utf-8").splitlines()
+    assert name.strip('"') == runs.summary().rows[0][0] == str(MINE) == MINE.label
+    assert MINE.label in repr(runs)
+
+
 def test_a_bonus_that_the_update_would_ignore_is_refused():
     """Results would name a bonus that never ran."""
     hopeful = page.optimistic(factor=0.2)

@@ -211,8 +211,10 @@ class Algorithm:
         return algorithm
 
     def __str__(self) -> str:
-        """The text that the command line accepts, without options at their defaults."""
-        return text_of(self) or repr(self)
+        """The text that the command line accepts, without options at their defaults; of an
+        algorithm that has none, its label.
+        """
+        return self.label
 
     def cite(self) -> str:
         """BibTeX entries of the papers behind the parts, and of this library for parts it
