@@ -692,7 +692,13 @@ def test_a_run_is_drawn(played, tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"ratio_to": "a"}, {"guides": "sqrt"}, {"band": "interval"}, {"x": "steps"}, {"scale": "logx"}],
+    [
+        {"ratio_to": "a"},
+        {"guides": "sqrt"},
+        {"band": "interval"},
+        {"x": "steps"},
+        {"scale": "logx"},
+    ],
 )
 def test_an_option_that_the_figure_of_a_run_does_not_have_is_refused(played, options):
     [name] = options
