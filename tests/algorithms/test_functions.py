@@ -211,6 +211,18 @@ def test_tables_data_frames_files_and_messages_use_one_name(runs, tmp_path):
     assert MINE.label in repr(runs)
 
 
+def test_a_function_without_its_decorator_and_a_recipe_that_is_not_called_say_the_way_out(mdp):
+    def mine(n):
+        return 1 / n
+
+    with pytest.raises(ValueError, match=r"put @ls\.parts\.bonus above it; write mine\(\.\.\.\)"):
+        replace(MINE, bonus=mine)
+    with pytest.raises(ValueError, match=r"write few\(\.\.\.\)"):
+        ls.simulate(mdp, ls.few, episodes=10)
+    with pytest.raises(TypeError, match=r"options by name, as in few\(deployments=10\)"):
+        ls.few(10)
+
+
 def test_a_bonus_that_the_update_would_ignore_is_refused():
     """Results would name a bonus that never ran."""
     hopeful = page.optimistic(factor=0.2)

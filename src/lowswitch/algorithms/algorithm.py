@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import FunctionType
 from typing import Any
 
 from lowswitch import theory
@@ -245,7 +246,9 @@ class Algorithm:
 def _require_kind(name: str, part: Any, kinds: tuple[type, ...]) -> None:
     if not isinstance(part, kinds):
         words = " or ".join(kind.__name__ for kind in kinds)
-        raise ValueError(f"{name} must be a {words}, not {shown(part)}{call_it(part)}")
+        is_bare = isinstance(part, FunctionType) and name in _DECORATORS
+        first = f"; put @ls.parts.{_DECORATORS[name]} above it" if is_bare else ""
+        raise ValueError(f"{name} must be a {words}, not {shown(part)}{first}{call_it(part)}")
 
 
 def _require_no_subclass(name: str, part: Any) -> None:
@@ -287,7 +290,8 @@ def _require_unmixed(*given: Any) -> None:
 
 def require_algorithm(algorithm: Any) -> Algorithm:
     if not isinstance(algorithm, Algorithm):
-        hint = "; Algorithm.from_text reads a text" if isinstance(algorithm, str) else ""
+        is_text = isinstance(algorithm, str)
+        hint = "; Algorithm.from_text reads a text" if is_text else call_it(algorithm)
         raise ValueError(
             "algorithm must be an Algorithm such as lowswitch.ucb2_bernstein(c=0.05), not"
             f" {shown(algorithm)}{hint}"
