@@ -125,11 +125,8 @@ def drifting(mdp: TabularMDP, episodes: int) -> TabularMDP:
 
 def rebuilt(mdp: TabularMDP, **other: object) -> TabularMDP:
     """A stationary problem with some of its parts replaced."""
-    laws = np.zeros((mdp.states * mdp.actions, mdp.states))
-    rows = np.repeat(np.arange(len(laws)), np.diff(mdp.offsets))
-    laws[rows, mdp.successors] = mdp.probabilities
     parts = {
-        "transitions": laws.reshape(mdp.states, mdp.actions, mdp.states),
+        "transitions": mdp.transitions,
         "rewards": mdp.rewards,
         "start": mdp.start_law,
         "horizon": mdp.horizon,

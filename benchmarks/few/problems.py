@@ -209,11 +209,8 @@ PROBLEMS = CHOSEN | VALIDATED | OTHER
 
 
 def _with_law(mdp: TabularMDP, law: str) -> TabularMDP:
-    transitions = np.zeros((mdp.states * mdp.actions, mdp.states))
-    rows = np.repeat(np.arange(len(mdp.offsets) - 1), np.diff(mdp.offsets))
-    transitions[rows, mdp.successors] = mdp.probabilities
-    tables = transitions.reshape(mdp.states, mdp.actions, mdp.states)
-    return TabularMDP(tables, mdp.rewards, start=mdp.start_law, horizon=mdp.horizon, reward_law=law)
+    tables = mdp.transitions, mdp.rewards
+    return TabularMDP(*tables, start=mdp.start_law, horizon=mdp.horizon, reward_law=law)
 
 
 def family_of(name: str) -> str:

@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Sequence
 from numbers import Real
+from types import FunctionType
 from typing import Any, cast
 
 import numpy as np
@@ -339,8 +340,10 @@ def checked_batch(
 
 
 def call_it(given: Any) -> str:
-    """The way out where a class stands in the place of one of its objects, else nothing."""
-    return f"; write {given.__name__}()" if isinstance(given, type) else ""
+    """The way out where a class or a function stands in the place of what it makes, else
+    nothing.
+    """
+    return f"; write {given.__name__}(...)" if isinstance(given, type | FunctionType) else ""
 
 
 def _then(way_out: str) -> str:

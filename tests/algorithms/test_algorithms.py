@@ -211,8 +211,11 @@ def test_unknown_names_get_the_nearest_one(text, message):
         ),
         (lambda: ls.stage_q(schedule="grid/equal/3"), "stages end at visit counts"),
         (lambda: ls.mvp(schedule="whole/2"), "data='newest' is updated at visit counts"),
-        (lambda: ls.psrl(schedule=ls.parts.Stages), r"schedule must be .*; write Stages\(\)"),
-        (lambda: ls.psrl(schedule=ls.parts.Stages, deployments=3), r"not to .*; write Stages\(\)"),
+        (lambda: ls.psrl(schedule=ls.parts.Stages), r"schedule must be .*; write Stages\(\.\.\.\)"),
+        (
+            lambda: ls.psrl(schedule=ls.parts.Stages, deployments=3),
+            r"not to .*; write Stages\(\.\.\.\)",
+        ),
         (lambda: ls.psrl(members=0), "members must be a whole number from 1 to .*, not 0"),
         (lambda: ls.psrl(prior=0), "prior must be a positive number, not 0"),
         (lambda: ls.ucbvi(pooled=1), "pooled must be True or False, not 1"),

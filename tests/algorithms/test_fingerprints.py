@@ -195,6 +195,46 @@ def test_what_cannot_be_hashed_is_refused_with_the_way_out(edited):
         ls.q_hoeffding(c=0.05, schedule=module.Months()).facts()
 
 
+PLAN = "return counts.greedy(counts.rewards / n + FACTOR / n * WEIGHTS[0])"
+
+
+@pytest.mark.parametrize(
+    ("imports", "noise"),
+    [
+        ("import random", "random.random()"),
+        ("from random import gauss", "gauss(0, 1)"),
+        ("", "np.random.normal(size=n.shape)"),
+        ("from numpy.random import normal", "normal(size=n.shape)"),
+        ("", "np.random.default_rng().normal(size=n.shape)"),
+        ("from numpy.random import default_rng", "default_rng().normal(size=n.shape)"),
+        ("rng = np.random.default_rng()", "rng.normal(size=n.shape)"),
+        ("import time", "time.time()"),
+        ("import os", "float(os.environ['SCALE'])"),
+        ("def noise():\n        return np.random.normal()", "noise()"),
+    ],
+)
+def test_an_estimator_whose_plans_could_not_be_repeated_is_refused(edited, imports, noise):
+    edited.load("own_code", "FACTOR = 7", f"FACTOR = 7\n    {imports}")
+    module = edited.load("own_code", PLAN, f"return counts.greedy(counts.rewards + {noise})")
+    parts = {"bonus": ls.parts.NoBonus(), "schedule": ls.parts.WholePolicy(2)}
+    with pytest.raises(UnknownPartError, match=r"reads .*take noise from counts\.generator"):
+        ls.Algorithm(estimator=module.Greedy(), **parts)
+
+
+def test_a_schedule_that_could_not_be_repeated_is_refused(edited):
+    drawn = "tuple(range(np.random.randint(9), episodes, FACTOR))"
+    module = edited.load("own_code", "tuple(range(FACTOR, episodes, FACTOR))", drawn)
+    with pytest.raises(ValueError, match=r"grid reads np\.random\.randint, which can differ"):
+        ls.ucbvi(c=0.01, schedule=module.Months())
+
+
+def test_a_generator_with_a_seed_is_allowed(edited):
+    noise = "np.random.default_rng([3, counts.episodes]).normal(size=n.shape)"
+    module = edited.load("own_code", PLAN, f"return counts.greedy(counts.rewards + {noise})")
+    parts = {"bonus": ls.parts.NoBonus(), "schedule": ls.parts.WholePolicy(2)}
+    ls.Algorithm(estimator=module.Greedy(), **parts)
+
+
 def simulator(step):
     return ls.envs.Simulator(step, **SIZE).facts()
 

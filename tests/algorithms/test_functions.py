@@ -204,6 +204,33 @@ def test_a_function_that_could_not_be_repeated_is_refused(before, result):
         made(f"{before}\n@ls.parts.bonus\ndef mine(n):\n    return {result}\n")
 
 
+def test_tables_data_frames_files_and_messages_use_one_name(runs, tmp_path):
+    runs.to_csv(tmp_path / "runs.csv", ["algorithm"])
+    [_, name, *_] = (tmp_path / "runs.csv").read_text(encoding="utf-8").splitlines()
+    assert name.strip('"') == runs.summary().rows[0][0] == str(MINE) == MINE.label
+    assert MINE.label in repr(runs)
+
+
+def test_a_function_without_its_decorator_and_a_recipe_that_is_not_called_say_the_way_out(mdp):
+    def mine(n):
+        return 1 / n
+
+    with pytest.raises(ValueError, match=r"put @ls\.parts\.bonus above it; write mine\(\.\.\.\)"):
+        replace(MINE, bonus=mine)
+    with pytest.raises(ValueError, match=r"write few\(\.\.\.\)"):
+        ls.simulate(mdp, ls.few, episodes=10)
+    with pytest.raises(TypeError, match=r"options by name, as in few\(deployments=10\)"):
+        ls.few(10)
+
+
+def test_a_bonus_that_the_update_would_ignore_is_refused():
+    """Results would name a bonus that never ran."""
+    hopeful = page.optimistic(factor=0.2)
+    with pytest.raises(ValueError, match="optimistic does not ask for `bonus`, so logarithmic"):
+        replace(MINE, estimator=hopeful)
+    replace(MINE, estimator=hopeful, bonus=parts.NoBonus())
+
+
 def test_a_function_is_refused_once_something_it_reads_has_changed(mdp):
     """Compiled code has the old value, plain Python would have the new one."""
     scales, helpers = types.ModuleType("scales"), types.ModuleType("helpers")

@@ -277,3 +277,23 @@ def test_an_entry_of_edited_code_is_refused(tmp_path, monkeypatch, capsys):
 def test_labels_of_a_card_do_not_lie_on_each_other():
     ends = {"few": 1.05, "psrl": 3.53, "mbie": 3.57, "rmax": 3.30, "ucbvi": 4.39}
     assert cards._labels(ends) == [("few", 1.05), ("rmax, psrl, mbie", 3.30), ("ucbvi", 4.39)]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda **given: None, "must return an Algorithm, or a learner with an array `policy`"),
+        (lambda **given: np.zeros(3), "must return an Algorithm, or a learner"),
+        (lambda deployments: ls.few(deployments=deployments), r"add \*\*rest for those"),
+        (ls.few(deployments=10), "a function that makes an algorithm for each budget, not Algor"),
+        (lambda **given: ls.q_hoeffding(c=0.05), "deployments=deployments in a function"),
+    ],
+)
+def test_a_function_that_the_suite_cannot_use_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        bench.measure(make, name="mine", progress=False)
+
+
+def test_a_module_in_another_folder_says_where_to_run():
+    with pytest.raises(ValueError, match=r"run this in the folder of not_here\.py"):
+        bench.measure("not_here:make")

@@ -11,16 +11,6 @@ import pytest
 
 from lowswitch import TabularMDP, envs
 
-
-def dense(mdp: TabularMDP) -> np.ndarray:
-    """Transitions as [S, A, S] or [H, S, A, S]."""
-    rows = len(mdp.offsets) - 1
-    table = np.zeros((rows, mdp.states))
-    table[np.repeat(np.arange(rows), np.diff(mdp.offsets)), mdp.successors] = mdp.probabilities
-    shape = (mdp.states, mdp.actions, mdp.states)
-    return table.reshape(shape if mdp.stationary else (mdp.horizon, *shape))
-
-
 # ---- rivers --------------------------------------------------------------------------------------
 
 
@@ -52,7 +42,7 @@ STREHL = ((0.7, 0.3), (0.1, 0.6, 0.3), (0.7, 0.3))
 
 def test_riverswim_of_three_states_by_hand():
     mdp = envs.riverswim(states=3, horizon=2)
-    left, right = dense(mdp).transpose(1, 0, 2)
+    left, right = mdp.transitions.transpose(1, 0, 2)
     assert left.tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
     np.testing.assert_allclose(right, [[0.4, 0.6, 0], [0.05, 0.6, 0.35], [0, 0.4, 0.6]], atol=1e-15)
     assert mdp.rewards.tolist() == [[0.005, 0], [0, 0], [0, 1]]
@@ -62,7 +52,7 @@ def test_riverswim_of_three_states_by_hand():
 def test_the_river_of_strehl_and_littman_by_hand():
     mdp = envs.riverswim_strehl(states=3)
     np.testing.assert_allclose(
-        dense(mdp)[:, 1], [[0.7, 0.3, 0], [0.1, 0.6, 0.3], [0, 0.7, 0.3]], atol=1e-15
+        mdp.transitions[:, 1], [[0.7, 0.3, 0], [0.1, 0.6, 0.3], [0, 0.7, 0.3]], atol=1e-15
     )
     assert mdp.rewards.tolist() == [
         [5 / 10_000, 0],
@@ -95,8 +85,8 @@ def test_strehls_optimal_value_is_that_of_a_plain_recursion(states, horizon):
 
 def test_the_chain_walks_to_its_end():
     mdp = envs.chain(states=3, horizon=4)
-    assert dense(mdp)[:, 0].tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
-    assert dense(mdp)[:, 1].tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
+    assert mdp.transitions[:, 0].tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
+    assert mdp.transitions[:, 1].tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
     assert mdp.rewards.tolist() == [[0, 0], [0, 0], [0, 1]]
     assert mdp.optimal_value() == 2  # right, right, then twice the reward
 
@@ -107,7 +97,7 @@ def test_the_chains_optimal_value(states, horizon):
 
 
 def test_the_stochastic_chain_falls_back():
-    right = dense(envs.stochastic_chain(states=4))[:, 1]
+    right = envs.stochastic_chain(states=4).transitions[:, 1]
     assert right.tolist() == [
         [0.25, 0.75, 0, 0],
         [0.25, 0, 0.75, 0],
@@ -125,8 +115,8 @@ def test_the_stochastic_chains_optimal_value(states):
 
 def test_rlberrys_chain_by_hand():
     mdp = envs.chain_rlberry(states=3, horizon=2)
-    np.testing.assert_allclose(dense(mdp)[:, 0], [[0.9, 0.1, 0], [0.9, 0, 0.1], [0, 0.9, 0.1]])
-    np.testing.assert_allclose(dense(mdp)[:, 1], [[0.1, 0.9, 0], [0.1, 0, 0.9], [0, 0.1, 0.9]])
+    np.testing.assert_allclose(mdp.transitions[:, 0], [[0.9, 0.1, 0], [0.9, 0, 0.1], [0, 0.9, 0.1]])
+    np.testing.assert_allclose(mdp.transitions[:, 1], [[0.1, 0.9, 0], [0.1, 0, 0.9], [0, 0.1, 0.9]])
     assert mdp.rewards.tolist() == [[0.05, 0.05], [0, 0], [1, 1]]
     assert mdp.optimal_value() == pytest.approx(
         0.05 + 0.9 * 0.05
@@ -135,8 +125,8 @@ def test_rlberrys_chain_by_hand():
 
 def test_the_chain_of_bootstrapped_dqn_by_hand():
     mdp = envs.chain_bootdqn(states=3, horizon=3)
-    assert dense(mdp)[:, 0].tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
-    assert dense(mdp)[:, 1].tolist() == [[0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]]
+    assert mdp.transitions[:, 0].tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
+    assert mdp.transitions[:, 1].tolist() == [[0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]]
     assert mdp.rewards.tolist() == [[0.01, 0], [0, 0], [0, 1]]
     # right, then right again from state 1 (1/2 for 1 at the last step) or left twice from state 0
     assert mdp.optimal_value() == pytest.approx(0.5 * (0.5 * 1 + 0.5 * 0.01) + 0.5 * 0.02)
@@ -174,8 +164,8 @@ def test_a_deep_sea_of_two_by_hand():
     for h in range(2):
         for x in range(2):
             right = mapping[h, x]
-            assert dense(mdp)[h, x, 1 - right].tolist() == [1, 0]
-            assert dense(mdp)[h, x, right].tolist() == ([0.5, 0.5] if x == 0 else [0, 1])
+            assert mdp.transitions[h, x, 1 - right].tolist() == [1, 0]
+            assert mdp.transitions[h, x, right].tolist() == ([0.5, 0.5] if x == 0 else [0, 1])
             units = mdp.rewards[h, x] + mdp.scale.low
             assert units[1 - right] == pytest.approx(0)
             assert units[right] == pytest.approx(x - 0.005)
@@ -192,7 +182,7 @@ def test_a_combination_lock_by_hand():
     lost = [0, 0.5, 0.5]
     locked = [[lost, [1, 0, 0]], [lost, lost], [lost, lost]]
     frozen = [[[1, 0, 0]] * 2, [[0, 1, 0]] * 2, [[0, 0, 1]] * 2]
-    assert dense(mdp).tolist() == [locked, locked, frozen, frozen]
+    assert mdp.transitions.tolist() == [locked, locked, frozen, frozen]
     pays = [[0, 1], [0, 0], [0, 0]]
     assert mdp.rewards.tolist() == [np.zeros((3, 2)).tolist()] * 2 + [pays] * 2
 
@@ -218,11 +208,11 @@ def test_a_homogeneous_lock_by_hand():
     mdp = envs.homogeneous_lock(length=2, actions=2, horizon=3)
     right = mdp.optimal_policy[0]
     for x in (0, 1):
-        assert dense(mdp)[x, right[x]].tolist() == np.eye(3)[x + 1].tolist()
-        assert dense(mdp)[x, 1 - right[x]].tolist() == [1, 0, 0]
+        assert mdp.transitions[x, right[x]].tolist() == np.eye(3)[x + 1].tolist()
+        assert mdp.transitions[x, 1 - right[x]].tolist() == [1, 0, 0]
         assert mdp.rewards[x, right[x]] == 0
         assert mdp.rewards[x, 1 - right[x]] == 0.05
-    assert dense(mdp)[2].tolist() == [[0, 0, 1]] * 2
+    assert mdp.transitions[2].tolist() == [[0, 0, 1]] * 2
     assert mdp.rewards[2].tolist() == [1, 1]
 
 
@@ -234,9 +224,9 @@ def test_random_problems_are_stationary_unless_asked():
         envs.random_mdp(states=4, actions=2, horizon=3),
         envs.random_mdp(states=4, actions=2, horizon=3, per_step=True),
     )
-    assert dense(shared).shape == (4, 2, 4)
+    assert shared.transitions.shape == (4, 2, 4)
     assert shared.rewards.shape == (4, 2)
-    assert dense(per_step).shape == (3, 4, 2, 4)
+    assert per_step.transitions.shape == (3, 4, 2, 4)
     assert per_step.rewards.shape == (3, 4, 2)
     assert len(np.unique(per_step.rewards)) == 24
     assert shared.start_law.tolist() == per_step.start_law.tolist() == [0.25] * 4
@@ -245,7 +235,9 @@ def test_random_problems_are_stationary_unless_asked():
 def test_rows_of_random_problems_are_uniform_on_the_simplex():
     # a coordinate of Dirichlet(1) on 3 points has mean 1/3 and variance 1/18; 4 sigma, false alarm
     # below 1e-4
-    table = dense(envs.random_mdp(states=3, actions=4000, horizon=1, seed=1)).reshape(-1, 3)[:, 0]
+    table = envs.random_mdp(states=3, actions=4000, horizon=1, seed=1).transitions.reshape(-1, 3)[
+        :, 0
+    ]
     assert abs(table.mean() - 1 / 3) < 4 * np.sqrt(1 / 18 / len(table))
     assert table.var() == pytest.approx(1 / 18, rel=0.1)
 
@@ -253,13 +245,13 @@ def test_rows_of_random_problems_are_uniform_on_the_simplex():
 def test_a_garnet_has_so_many_distinct_successors():
     mdp = envs.garnet(states=8, actions=3, branching=5, horizon=4)
     assert (np.diff(mdp.offsets) == 5).all()
-    assert ((dense(mdp) > 0).sum(axis=-1) == 5).all()
-    np.testing.assert_allclose(dense(mdp).sum(axis=-1), 1)
+    assert ((mdp.transitions > 0).sum(axis=-1) == 5).all()
+    np.testing.assert_allclose(mdp.transitions.sum(axis=-1), 1)
     assert mdp.start_law.tolist() == [0.125] * 8
 
 
 def test_a_garnet_with_one_successor_is_deterministic():
-    assert set(dense(envs.garnet(states=5, branching=1)).reshape(-1)) == {0, 1}
+    assert set(envs.garnet(states=5, branching=1).transitions.reshape(-1)) == {0, 1}
 
 
 @pytest.mark.parametrize(
@@ -268,14 +260,14 @@ def test_a_garnet_with_one_successor_is_deterministic():
 def test_the_seed_decides_the_instance(name):
     first, again, other = (envs.make(f"{name}:seed={seed}") for seed in (1, 1, 2))
     assert first.rewards.tolist() == again.rewards.tolist()
-    assert dense(first).tolist() == dense(again).tolist()
+    assert first.transitions.tolist() == again.transitions.tolist()
     assert first.rewards.tolist() != other.rewards.tolist()
 
 
 def test_the_lower_bound_counts_the_right_rows():
     mdp = envs.switching_lower_bound(states=4, actions=3, horizon=5, seed=2)
     assert mdp.optimal_value() == pytest.approx(5)
-    assert (dense(mdp) == 0.25).all()
+    assert (mdp.transitions == 0.25).all()
     assert mdp.rewards.sum(axis=-1).tolist() == np.ones((5, 4)).tolist()
     policy = np.random.default_rng(0).integers(3, size=(5, 4))
     assert mdp.evaluate(policy) == pytest.approx((policy == mdp.optimal_policy).sum() / 4)
@@ -351,7 +343,7 @@ def test_a_text_makes_what_the_function_makes():
         envs.riverswim(states=7, horizon=9),
     )
     assert (made.states, made.horizon, made.reward_law) == (7, 9, "bernoulli")
-    assert dense(made).tolist() == dense(called).tolist()
+    assert made.transitions.tolist() == called.transitions.tolist()
 
 
 def test_importing_the_problems_imports_nothing_heavy():

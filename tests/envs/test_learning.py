@@ -686,6 +686,45 @@ def test_a_run_is_drawn(played, tmp_path):
     mine = Figure().subplots()
     assert played.plot(ax=mine, what="deployments") is mine.figure
     assert mine.get_ylabel() == "policy changes so far"
+    [alone] = played.plot(what="deployments").axes
+    assert alone.get_ylabel() == "policy changes so far"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ratio_to": "a"},
+        {"guides": "sqrt"},
+        {"band": "interval"},
+        {"x": "steps"},
+        {"scale": "logx"},
+    ],
+)
+def test_an_option_that_the_figure_of_a_run_does_not_have_is_refused(played, options):
+    [name] = options
+    with pytest.raises(ValueError, match=f"{name}=.* is for runs of simulate"):
+        ls.plot({"a": played}, **options)
+    ls.plot({"a": played}, scale="linear")
+
+
+def test_without_a_number_of_episodes_the_error_says_how_to_choose_it():
+    with pytest.raises(ValueError, match=r"episodes is missing.*as in episodes=1_000"):
+        learn(lake(), ALGORITHM, horizon=H)
+    learner = learner_for(lake(), ALGORITHM, horizon=H, episodes=40)
+    learn(lake(), learner, episodes=10)
+    with pytest.raises(ValueError, match="as in episodes=30; this learner has room for 30 more"):
+        learn(lake(), learner)
+    with pytest.raises(ValueError, match="no option 'total_timesteps'; did you mean 'episodes'"):
+        learn(lake(), ALGORITHM, horizon=H, total_timesteps=1_000)
+    with pytest.raises(ValueError, match=r"write CsvLogger\(\.\.\.\)"):
+        learn(lake(), ALGORITHM, horizon=H, episodes=5, callbacks=[CsvLogger])
+
+
+def test_runs_of_learn_and_of_simulate_are_not_mixed(played):
+    simulated = ls.simulate(ls.envs.riverswim(), ALGORITHM, episodes=20, seeds=1, progress=False)
+    for show in (ls.summary, ls.plot):
+        with pytest.raises(ValueError, match="'mine' is a run of learn, which has returns"):
+            show({"mine": played, "other": simulated})
 
 
 def test_several_runs_are_a_table_and_a_figure(played, tmp_path):

@@ -35,6 +35,7 @@ def test_values_against_an_independent_computation(transition_steps, reward_step
     law = np.random.default_rng(3).dirichlet(np.ones(5))
     given = sparse.csr_array(transitions.reshape(-1, 5)) if form == "sparse" else transitions
     mdp = ls.TabularMDP(given, rewards, horizon=4, start=law)
+    np.testing.assert_array_equal(mdp.transitions, transitions)
     P, r = per_step(transitions, 4, 3), per_step(rewards, 4, 2)
     optimal = backward_induction(P, r, 4, lambda h, q: q.max(axis=1))
     np.testing.assert_allclose(mdp.optimal_values, optimal, rtol=1e-13)

@@ -116,15 +116,16 @@ def test_the_order_with_constants_is_above_the_explicit_bound(alpha, arms):
 
 
 class WrongBandits(Lab):
-    """A laboratory whose UCB2 is not UCB2."""
+    """A laboratory whose UCB2, or whose UCB1, is another one."""
 
-    def __init__(self, folder, **costs):
+    def __init__(self, folder, wrong=bandits.UCB2Policy, **costs):
         super().__init__(folder, TINY, progress=False)
+        self.wrong = wrong
         self.costs = costs  # by name, a function of the pulls so far
 
     def bandit(self, means, algorithm):
         runs = super().bandit(means, algorithm)
-        if isinstance(algorithm, bandits.UCB1Policy):
+        if not isinstance(algorithm, self.wrong):
             return runs
         pulls = np.broadcast_to(runs.curves.pulls, runs.curves.regret.shape)
         return dataclasses.replace(
@@ -146,6 +147,13 @@ def test_switching_at_every_pull_contradicts_the_bound(folder):
     section = ucb2(WrongBandits(folder, switches=lambda pulls: pulls - 1))
     assert grades(section) == ["seen", "contradicted in practice"]
     assert len(broken(section)) == 2
+
+
+def test_few_switches_mean_nothing_where_the_baseline_has_few_too(folder):
+    section = ucb2(WrongBandits(folder, bandits.UCB1Policy, switches=np.log2))
+    assert grades(section) == ["seen", "kept by the baseline too"]
+    [sharpness] = broken(section)
+    assert sharpness.startswith("UCB1 has more switches than that")
 
 
 def test_no_run_switches_more_often_than_epochs_fit(lab):

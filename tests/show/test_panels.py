@@ -183,7 +183,9 @@ def test_what_cannot_be_drawn_is_named(results, options, message):
 
 def test_runs_under_other_seeds_have_no_ratios(results):
     other = replace(results["ucb2-h"], seeds=np.arange(4) + 1)
-    with pytest.raises(ValueError, match=r"ratios are paired: .* seeds \[1, 2, 3, 4\].*run both"):
+    with pytest.raises(
+        ValueError, match=r'"b" has 300 .*seeds \[1, 2, 3, 4\], and "a" has 300 .*run both'
+    ):
         ls.plot({"a": results["ucb-h"], "b": other}, ratio_to="a")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import FunctionType
 from typing import Any
 
 from lowswitch import theory
@@ -24,7 +25,7 @@ from lowswitch.algorithms.estimators import (
     QLearning,
     StageQLearning,
 )
-from lowswitch.algorithms.fingerprints import is_own
+from lowswitch.algorithms.fingerprints import is_own, require_repeatable
 from lowswitch.algorithms.meetings import asks
 from lowswitch.algorithms.ridge import Ridge, require_linear
 from lowswitch.algorithms.schedules import Budget, ByVisits, PlainSchedule, Whole, WholePolicy
@@ -43,6 +44,8 @@ COMPILED = tuple(
     for kind in (*PARTS["estimator"], *PARTS["bonus"], Budget, WholePolicy)
     if kind not in (FromCounts, OwnBonus, OwnUpdate)
 )
+_NO_NOISE = "compute the result from the arguments alone"
+_NOISE = {"estimator": "take noise from counts.generator"}
 _DECORATORS = {"estimator": "update", "bonus": "bonus"}
 
 
@@ -72,6 +75,8 @@ class Algorithm:
             _require_kind(name, getattr(self, name), kinds)
         for name, part in self._parts():
             _require_no_subclass(name, part)
+            if is_own(type(part)):
+                require_repeatable(type(part), _NOISE.get(name, _NO_NOISE))
         self._require_fit()
         way_out = "it is the probability that the guarantee may fail"
         object.__setattr__(self, "p", require_fraction("p", self.p, way_out))
@@ -93,6 +98,8 @@ class Algorithm:
                 " bonus from FromCounts (docs/adding.md#an-estimator-in-a-page)"
             )
         _require_kind(f"the bonus of {type(estimator).__name__}", self.bonus, fitting)
+        if isinstance(estimator, OwnUpdate):
+            _require_read_bonus(estimator, self.bonus)
         if isinstance(estimator, StageQLearning | Advantage) and not has_stages:
             raise ValueError(
                 "stages end at visit counts, so their schedule must use visit counts, "
@@ -205,8 +212,10 @@ class Algorithm:
         return algorithm
 
     def __str__(self) -> str:
-        """The text that the command line accepts, without options at their defaults."""
-        return text_of(self) or repr(self)
+        """The text that the command line accepts, without options at their defaults; of an
+        algorithm that has none, its label.
+        """
+        return self.label
 
     def cite(self) -> str:
         """BibTeX entries of the papers behind the parts, and of this library for parts it
@@ -237,7 +246,9 @@ class Algorithm:
 def _require_kind(name: str, part: Any, kinds: tuple[type, ...]) -> None:
     if not isinstance(part, kinds):
         words = " or ".join(kind.__name__ for kind in kinds)
-        raise ValueError(f"{name} must be a {words}, not {shown(part)}{call_it(part)}")
+        is_bare = isinstance(part, FunctionType) and name in _DECORATORS
+        first = f"; put @ls.parts.{_DECORATORS[name]} above it" if is_bare else ""
+        raise ValueError(f"{name} must be a {words}, not {shown(part)}{first}{call_it(part)}")
 
 
 def _require_no_subclass(name: str, part: Any) -> None:
@@ -257,6 +268,16 @@ def _require_no_subclass(name: str, part: Any) -> None:
     )
 
 
+def _require_read_bonus(update: OwnUpdate, bonus: Bonus) -> None:
+    """Refuse a bonus that would be named in results although the update ignores it."""
+    if not (update.reads_bonus or isinstance(bonus, NoBonus)):
+        name = type(update).__name__
+        raise UnknownPartError(
+            f"{name} does not ask for `bonus`, so {shown(bonus)} would change nothing; pass"
+            f" bonus=ls.parts.NoBonus(), or give {name} an argument called bonus"
+        )
+
+
 def _require_unmixed(*given: Any) -> None:
     """Refuse a mixture that contains functions defined by the user."""
     for part in given:
@@ -269,7 +290,8 @@ def _require_unmixed(*given: Any) -> None:
 
 def require_algorithm(algorithm: Any) -> Algorithm:
     if not isinstance(algorithm, Algorithm):
-        hint = "; Algorithm.from_text reads a text" if isinstance(algorithm, str) else ""
+        is_text = isinstance(algorithm, str)
+        hint = "; Algorithm.from_text reads a text" if is_text else call_it(algorithm)
         raise ValueError(
             "algorithm must be an Algorithm such as lowswitch.ucb2_bernstein(c=0.05), not"
             f" {shown(algorithm)}{hint}"

@@ -71,6 +71,7 @@ class OwnUpdate(_Clipped):
 
     function: ClassVar[Callable[..., float] | None] = None
     memory: ClassVar[Memory] = 0
+    reads_bonus: ClassVar[bool] = True  # whether the function asks for the bonus
     initial: ClassVar[Callable[..., float] | None] = None
     texts: ClassVar[tuple[str, ...]] = ()  # what it says and reads
     source: ClassVar[str] = ""  # a hash of them

@@ -24,10 +24,14 @@ from typing import Any
 
 import numpy as np
 
+from lowswitch.io.archive import UnknownPartError
+
 _PLAIN = bool | int | float | complex | str | bytes | enum.Enum | np.generic | None
 _INSTALLED = {"site-packages", "dist-packages"}  # folders of packages that are not the user's
 # modules whose functions return something else at each call, or on each machine
 _UNSTEADY = {"datetime", "numpy.random", "os", "random", "secrets", "time", "uuid"}
+_UNSTEADY_ROOTS = tuple(f"{name}." for name in _UNSTEADY)
+_BARE_CALL = "()"  # at the end of a path of attributes: called without arguments
 # the texts of functions as they were when they were first read: the file may change after that
 _REMEMBERED: weakref.WeakKeyDictionary[FunctionType, str] = weakref.WeakKeyDictionary()
 
@@ -62,6 +66,12 @@ def function_texts(functions: tuple[Callable[..., Any], ...]) -> Iterator[str]:
         yield from reader.function(one)
 
 
+def require_repeatable(kind: type, way_out: str) -> None:
+    """Refuse a class that reads a clock, the environment, or random numbers without a seed."""
+    for _ in _Reader(strict=False, home=_home(kind), repeatable=way_out).type(kind):
+        pass
+
+
 def remember(kind: type) -> None:
     """Keep the texts of the methods of a class that is being defined."""
     if is_own(kind):
@@ -79,11 +89,15 @@ class _Reader:
     """Reads code, each function, class and module once.
 
     home: the package of the code, which is read even if it is installed. is_once: whether nothing
-    may be read that can change later.
+    may be read that can change later. repeatable: the way out for code that could not be repeated;
+    if empty, such code is read like any other.
     """
 
-    def __init__(self, strict: bool, home: str, *, is_once: bool = False) -> None:
+    def __init__(
+        self, strict: bool, home: str, *, is_once: bool = False, repeatable: str = ""
+    ) -> None:
         self.strict, self.home, self.is_once = strict, home, is_once
+        self.repeatable = repeatable
         self.seen: set[int] = set()
 
     def function(self, function: Any) -> Iterator[str]:
@@ -102,6 +116,8 @@ class _Reader:
                 if self.is_once and isinstance(value, ModuleType):
                     yield from self._uses(function.__qualname__, name, value, uses)
                 else:
+                    if self.repeatable:
+                        _require_repeatable(function, name, value, uses, self.repeatable)
                     yield from self.value(function.__qualname__, name, value)
 
     def type(self, kind: type) -> Iterator[str]:
@@ -197,7 +213,7 @@ class _Reader:
     ) -> Iterator[str]:
         """The name of a module, and the values in an own one that a function reads."""
         yield module.__name__
-        for path in sorted(uses):
+        for path in sorted({tuple(one for one in path if one != _BARE_CALL) for path in uses}):
             value: Any = module
             used = name
             for one in path:
@@ -250,17 +266,42 @@ def _require_steady(reader: str, name: str, owner: Any) -> None:
     """Refuse a method of an object, and a module whose functions are not steady."""
     is_module = owner is None or isinstance(owner, ModuleType)
     if not is_module or getattr(owner, "__name__", "") in _UNSTEADY:
-        raise ValueError(
-            f"{reader} reads {name}, which can differ from call to call, so no run could be"
-            " repeated; compute the result from the arguments alone"
-        )
+        raise _unsteady(reader, name, "compute the result from the arguments alone")
+
+
+def _require_repeatable(
+    function: Any, name: str, value: Any, uses: set[tuple[str, ...]], way_out: str
+) -> None:
+    """Refuse what differs from call to call; a generator that is made with a seed does not."""
+    for path in sorted(uses):
+        found, used, rest, place = value, name, list(path), ""
+        while rest and isinstance(found, ModuleType):
+            place, used = found.__name__, f"{used}.{rest[0]}"
+            found = getattr(found, rest.pop(0), None)
+        places = place, getattr(found, "__module__", ""), _kind_module(found)
+        is_maker = isinstance(found, type) or used.endswith("default_rng")
+        is_steady = isinstance(found, _PLAIN) or (is_maker and not rest)
+        if not is_steady and any(f"{one}.".startswith(_UNSTEADY_ROOTS) for one in places):
+            raise _unsteady(function.__qualname__, used, way_out)
+
+
+def _kind_module(value: Any) -> str:
+    """The module of the class of an object, or of the object that a method belongs to."""
+    return type(getattr(value, "__self__", value)).__module__
+
+
+def _unsteady(reader: str, name: str, way_out: str) -> UnknownPartError:
+    return UnknownPartError(
+        f"{reader} reads {name}, which can differ from call to call, so no run could be repeated;"
+        f" {way_out}"
+    )
 
 
 def _names_read(code: CodeType) -> dict[str, set[tuple[str, ...]]]:
     """The global and outer names that a function reads, functions inside of it included.
 
     For each name it has the attributes that are read of it: {("random", "normal")} for
-    `np.random.normal`.
+    `np.random.normal`, and {("random", "default_rng", "()")} for `np.random.default_rng()`.
     """
     names: dict[str, set[tuple[str, ...]]] = {}
     path: list[str] = []
@@ -268,6 +309,10 @@ def _names_read(code: CodeType) -> dict[str, set[tuple[str, ...]]]:
         if one and path and one.opname in {"LOAD_ATTR", "LOAD_METHOD"}:
             path.append(str(one.argval))
             continue
+        if one and one.opname in {"PRECALL", "PUSH_NULL"}:
+            continue
+        if path and one and one.opname == "CALL" and one.arg == 0:
+            path.append(_BARE_CALL)
         if path:
             names.setdefault(path[0], set()).add(tuple(path[1:]))
         is_name = one and one.opname in {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}

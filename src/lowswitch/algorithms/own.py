@@ -48,7 +48,8 @@ def update(
 
     Put `@update` above a function that returns the new estimate of an (h, x, a). It asks for its
     arguments by name as a `bonus` does, and can also ask for `bonus`, the value of the algorithm's
-    bonus. Everything else is as in `QLearning`, including the option `clip`.
+    bonus. An update that does not ask for it needs `NoBonus`. Everything else is as in
+    `QLearning`, including the option `clip`.
 
     memory: how many numbers the function can store for each (h, x, a), as for `bonus`.
     initial: a function of any of `h`, `H`, `S`, `A`, `K` and `iota`, and of the same options, that
@@ -57,7 +58,9 @@ def update(
     """
     if function is None:
         return lambda given: update(given, memory=memory, initial=initial)
-    return _part(function, OwnUpdate, FOR_UPDATE, memory, initial)
+    made = _part(function, OwnUpdate, FOR_UPDATE, memory, initial)
+    made.reads_bonus = "bonus" in _arguments(function)
+    return made
 
 
 def initial_estimates(part: OwnUpdate, given: dict[str, Any]) -> list[float] | None:
@@ -101,7 +104,7 @@ def _functions(function: Any, initial: Any) -> tuple[Function, ...]:
 
 def _part(
     function: Function, base: type, known: tuple[str, ...], memory: Memory, initial: Any
-) -> type:
+) -> Any:
     """Make a class from a function; its fields are the options of the function."""
     _require_function(function, known)
     if memory != "states":

@@ -50,7 +50,7 @@ from lowswitch.algorithms.text import (
     no_option,
 )
 from lowswitch.algorithms.trial import Trial
-from lowswitch.checks import require_count, require_scale, require_truth
+from lowswitch.checks import require_count, require_scale, require_truth, shown
 
 # ---- what every recipe shares --------------------------------------------------------------------
 
@@ -116,7 +116,12 @@ def recipe(name: str) -> Callable[[Recipe], Recipe]:
         signature = inspect.Signature(parameters, return_annotation="Algorithm")
 
         @functools.wraps(function)
-        def made(**options: Any) -> Algorithm:
+        def made(*given: Any, **options: Any) -> Algorithm:
+            if given:
+                raise TypeError(
+                    f"{function.__name__} takes its options by name, as in"
+                    f" {function.__name__}({parameters[0].name}={shown(given[0])})"
+                )
             for key in options.keys() - signature.parameters.keys():
                 functions = {one.__name__: one for one in RECIPES.values()}
                 raise TypeError(no_option(function.__name__, key, functions))

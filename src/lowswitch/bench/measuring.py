@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 import time
@@ -43,8 +44,8 @@ def measure(
     and `tell(states, actions, rewards)`. What a learner changes beyond its budget is not deployed.
     On the command line a function is written as module:name.
     """
+    make = _maker(algorithm) if isinstance(algorithm, str) else _checked_maker(algorithm)
     text = algorithm if isinstance(algorithm, str) else _name_of(algorithm)
-    make = _maker(algorithm) if isinstance(algorithm, str) else algorithm
     results: dict[str, dict[int, Cell]] = {}
     total = len(PROBLEMS) * len(BUDGETS)
     with Progress(total, unit="cells", show=progress, label=text) as bar, warnings.catch_warnings():
@@ -88,6 +89,11 @@ def _load(make: Maker) -> None:
     first = make(**mdp.size, episodes=50, deployments=max(BUDGETS), seed=0)
     if isinstance(first, Algorithm):
         simulate(mdp, first, episodes=50, seeds=1, threads=1, progress=False)
+    elif not (hasattr(first, "policy") and callable(getattr(first, "tell", None))):
+        raise ValueError(
+            f"{_name_of(make)} must return an Algorithm, or a learner with an array `policy` and a"
+            f" method `tell`, not {shown(first)}"
+        )
 
 
 def measure_cell(make: Maker, place: str, budget: int) -> Cell:
@@ -106,8 +112,8 @@ def measure_cell(make: Maker, place: str, budget: int) -> Cell:
     regret, deployments, switches = zip(*costs, strict=True)
     if max(deployments) > budget:
         raise ValueError(
-            f"it deployed {int(max(deployments))} times on {place} with N = {budget}; give it"
-            " deployments={N} in its text"
+            f"it deployed {int(max(deployments))} times on {place} with N = {budget}; give it the"
+            " budget: deployments={N} in a text, deployments=deployments in a function"
         )
     return Cell(
         regret=[round(float(one), _DIGITS) for one in regret],
@@ -151,10 +157,29 @@ def _maker(text: str) -> Maker:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        made: Maker = getattr(importlib.import_module(module), name)
+        return _checked_maker(getattr(importlib.import_module(module), name))
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"there is no function {text} ({error})") from None
-    return made
+        is_elsewhere = isinstance(error, ModuleNotFoundError) and error.name == module
+        hint = f"; run this in the folder of {module}.py" if is_elsewhere else ""
+        raise ValueError(f"there is no function {text} ({error}){hint}") from None
+
+
+def _checked_maker(make: Any) -> Maker:
+    """A function that takes what the suite gives, or an error that says what that is."""
+    given = ("deployments", "horizon", "states", "actions", "episodes", "seed")
+    if not callable(make):
+        raise ValueError(
+            f"the suite needs a function that makes an algorithm for each budget, not {shown(make)}"
+        )
+    try:
+        inspect.signature(make).bind(**dict.fromkeys(given))
+    except TypeError as error:
+        raise ValueError(
+            f"{_name_of(make)} is called with the keyword arguments {', '.join(given)}, and does"
+            f" not take them ({error}); add **rest for those that it does not need"
+        ) from None
+    function: Maker = make
+    return function
 
 
 def _recipe(text: str, budget: int) -> Algorithm:

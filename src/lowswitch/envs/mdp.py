@@ -103,6 +103,9 @@ def rescale(rewards: Any, *, low: float | None = None, high: float | None = None
 class TabularMDP:
     """An episodic MDP of H steps with known tables.
 
+    Its tables are `transitions`, `rewards` (in [0, 1], also if they were rescaled), `start_law` and
+    `actions_allowed`.
+
     Parameters
     ----------
     transitions
@@ -175,6 +178,19 @@ class TabularMDP:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._freeze()  # a pickle forgets it
+
+    @property
+    def transitions(self) -> np.ndarray:
+        """The transition probabilities [S, A, S], or [H, S, A, S] if they differ by step."""
+        dense = np.zeros((len(self.offsets) - 1, self.states))
+        dense[self._rows, self.successors] = self.probabilities
+        shape = self.states, self.actions, self.states
+        return dense.reshape(shape if self.stationary else (self.horizon, *shape))
+
+    @property
+    def _rows(self) -> np.ndarray:
+        """The row of each nonzero."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
     @property
     def stationary(self) -> bool:
@@ -367,9 +383,7 @@ class TabularMDP:
         if reward_differs_more or rows * width > LANES * len(self.successors):
             return np.zeros((0, width))
         outflow = aligned_zeros(rows * width).reshape(rows, width)
-        outflow[np.repeat(np.arange(rows), np.diff(self.offsets)), self.successors] = (
-            self.probabilities
-        )
+        outflow[self._rows, self.successors] = self.probabilities
         outflow[:, self.states] = np.resize(self.rewards, rows)
         return outflow
 

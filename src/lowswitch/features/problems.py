@@ -173,7 +173,8 @@ class LinearMDP(FeatureProblem):
         self.table = table[:, None] if table.ndim == 2 else table  # [S, R, d]
         self.shape = Shape.of(mdp.horizon, table.shape[-1], mdp.actions, table.ndim == 2)
         self.shape.contexts(self.table)
-        self.laws = _dense(mdp).cumsum(axis=-1)  # [H or 1, S, A, S]
+        shape = -1, mdp.states, mdp.actions, mdp.states
+        self.laws = mdp.transitions.reshape(shape).cumsum(axis=-1)  # [H or 1, S, A, S]
         self.start = mdp.start_law.cumsum()
         self._known: tuple[str, float] = ("", 0.0)
 
@@ -235,15 +236,6 @@ def linear_mdp(
 def one_hot(mdp: TabularMDP, *, name: str = "one-hot") -> LinearMDP:
     """A table as features: a vector for each state with a single 1, which all actions share."""
     return LinearMDP(mdp, np.eye(require_mdp(mdp).states), name=name)
-
-
-def _dense(mdp: TabularMDP) -> np.ndarray:  # [H or 1, S, A, S]
-    """The laws of a problem as a table."""
-    rows = len(mdp.offsets) - 1
-    table = np.zeros((rows, mdp.states))
-    row_of = np.repeat(np.arange(rows), np.diff(mdp.offsets))
-    table[row_of, mdp.successors] = mdp.probabilities
-    return table.reshape(-1, mdp.states, mdp.actions, mdp.states)
 
 
 def _drawn(cumulative: np.ndarray, noise: np.ndarray) -> np.ndarray:  # [n]

@@ -514,7 +514,10 @@ def checked_policies(policies: Any, members: int, allowed: np.ndarray) -> np.nda
     if actions.shape != (members, H, S) or not has_integers(actions):
         kind = f"{actions.dtype} of {np.shape(policies)}"
         shape = (H, S) if members == 1 else (members, H, S)
-        raise ValueError(f"plan must give a whole number for each of {shape} rows, not {kind}")
+        raise ValueError(
+            f"plan must give a whole number for each of {shape} rows, not {kind};"
+            " counts.greedy(q) makes them of estimates"
+        )
     known = (actions >= 0) & (actions < allowed.shape[2])
     within = np.where(known, actions, 0)
     wrong = np.argwhere(~known | ~allowed[np.arange(H)[:, None], np.arange(S), within])

@@ -18,6 +18,7 @@ from lowswitch.io.files import read_bytes
 from lowswitch.races import report as frontier_report
 from lowswitch.races.report import AXES, LIMITS, Axis
 from lowswitch.show import report
+from lowswitch.show.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -146,8 +147,8 @@ class Frontier:
         name = f"{self.name}, " if self.name else ""
         size = f"horizon={self.horizon}, states={self.states}, actions={self.actions}"
         within = "" if self.budget is None else f" within {self.budget:,} deployments"
-        finalists = f"{len(self.finalists)} finalist{'s' * (len(self.finalists) > 1)}"
-        race = f"{len(self.points)} algorithms{within}, {finalists}"
+        finalists = counted(len(self.finalists), "finalist")
+        race = f"{counted(len(self.points), 'algorithm')}{within}, {finalists}"
         best = f", best {self.best()!r}" if self.finalists else ""
         return f"Frontier({name}{size}, {self.episodes:,} episodes, {race}{best})"
 

@@ -84,8 +84,12 @@ class Sweep:
     # ---- tables and figures ----------------------------------------------------------------------
 
     def summary(self, columns: Sequence[str] | None = None) -> Table | Tables:
-        """A table of the costs for each problem, as `ls.summary` makes it."""
-        return plotting.summary(self._pairs(), columns)
+        """A table of the costs for each problem, as `ls.summary` makes it.
+
+        The speed is left out unless `columns` names it: all runs of a sweep share their time.
+        """
+        made = plotting.summary(self._pairs(), columns)
+        return made.without_speed() if columns is None else made
 
     def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
         """Draw the costs, a row of panels for each problem, with the options of `ls.plot`."""
@@ -124,7 +128,7 @@ class Sweep:
 
     def to_latex(self, columns: Sequence[str] | None = None) -> str:
         """The tables of `summary` for a paper, with the rules of the package booktabs."""
-        return self.summary().to_latex(columns)
+        return self.summary(columns).to_latex()
 
     # ---- scores over all problems ----------------------------------------------------------------
 
@@ -139,10 +143,11 @@ class Sweep:
         uniform = np.array([runs.uniform_value for runs in firsts])[:, None, None]
         if not (best > uniform).all():
             place = int(np.argmin((best > uniform).ravel()))
-            raise ValueError(
-                f"problem {place} has no scores: an optimal policy earns {best.ravel()[place]:.4g}"
-                f" and uniform play {uniform.ravel()[place]:.4g}; leave it out"
-            )
+            worth = [float(value.ravel()[place]) for value in (best, uniform)]
+            why = "a simulator has no exact values"
+            if not np.isnan(worth).any():
+                why = "an optimal policy earns {:.4g} and uniform play {:.4g}".format(*worth)
+            raise ValueError(f"problem {place} has no scores: {why}; sweep the others without it")
         scores: np.ndarray = (table - uniform) / (best - uniform)
         return scores
 

@@ -45,11 +45,11 @@ _AXES = {"log": "xy", "logx": "x", "logy": "y", "linear": ""}  # that are logari
 class Look(NamedTuple):
     """How the panels of a figure look."""
 
-    x: Against
-    scale: Scale
-    band: Band
-    guides: tuple[Guide, ...]
-    ratio_to: str | None
+    x: Against = "episodes"
+    scale: Scale = "log"
+    band: Band = "quantiles"
+    guides: tuple[Guide, ...] = ()
+    ratio_to: str | None = None
 
     @classmethod
     def of(cls, x: Any, scale: Any, band: Any, guides: Any, ratio_to: str | None) -> Look:
@@ -139,13 +139,6 @@ def ratio_of_means(
 
     The interval resamples the seeds, each with both of its runs. NaN where a mean is not above 0.
     """
-    same = np.array_equal(run.seeds, base.seeds) and run.episodes == base.episodes
-    if not same:
-        raise ValueError(
-            f"ratios are paired: {run.algorithm} ran {run.episodes:,} episodes under the seeds"
-            f" {report.seeds_in_words(run)}, and {base.algorithm} {base.episodes:,} under"
-            f" {report.seeds_in_words(base)}; run both alike"
-        )
     above, below = (getattr(one.curves, name) for one in (run, base))
     line = report.positive(above.mean(axis=0)) / report.positive(below.mean(axis=0))
     return line, paired_band(above, below)
@@ -161,7 +154,8 @@ def draw_ratio(
     plain: bool = False,
 ) -> None:
     """Draw the mean cost of each run divided by the mean cost of the run `look.ratio_to`."""
-    base = runs[checked_base(runs, look)]
+    base_label = checked_base(runs, look)
+    base = runs[base_label]
     if name == "regret" and LOSS in (run.measure for run in runs.values()):
         raise ValueError(
             "these runs have a Monte-Carlo loss, whose zero is the largest return there can be, so"
@@ -169,18 +163,33 @@ def draw_ratio(
             ' draw another cost, such as what="deployments"'
         )
     for label, run in runs.items():
-        if label == look.ratio_to:
+        if label == base_label:
             continue
+        _require_paired(runs, label, base_label)
         style = {} if plain else report.line_style(labels.index(label)) | {"linewidth": 1.6}
         times, (ratio, band) = look.times(run), ratio_of_means(run, base, name)
         [line] = axes.plot(times, ratio, label=label, **style)
         if look.band != "none":
             report.draw_range(axes, times, band, line.get_color())
     axes.axhline(1.0, color="gray", linewidth=1.0)
-    axes.set_ylabel(f"mean {words_of(name, runs.values())[0]} over that of {look.ratio_to}")
+    axes.set_ylabel(f"mean {words_of(name, runs.values())[0]} over that of {base_label}")
     if look.band != "none" and len(base.seeds) > 1:
         report.name_band(axes, RATIO_BAND)
     report.dress(axes, log=_AXES[look.scale].replace("y", ""), plain=plain)
+
+
+def _require_paired(runs: Mapping[str, Runs], *labels: str) -> None:
+    """Refuse two runs that did not meet the same noise."""
+    run, base = (runs[label] for label in labels)
+    if not (np.array_equal(run.seeds, base.seeds) and run.episodes == base.episodes):
+        each = (
+            f'"{label}" has {one.episodes:,} episodes and the seeds {report.seeds_in_words(one)}'
+            for label, one in zip(labels, (run, base), strict=True)
+        )
+        raise ValueError(
+            f"ratios need runs with the same episodes and seeds: {', and '.join(each)}; run both"
+            " alike"
+        )
 
 
 def checked_base(runs: Mapping[str, Runs], look: Look) -> str:

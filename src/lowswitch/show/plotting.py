@@ -58,8 +58,8 @@ def plot(
 ) -> Figure:
     """Draw regret, local switches and deployments of runs; return the figure.
 
-    Runs of `learn` have their returns in the place of the regret, and `what` is one of "return" and
-    "deployments".
+    Runs of `learn` have their returns in the place of the regret, `what` is one of "return" and
+    "deployments", and the options after `scale` do not apply.
 
     several: a mapping of labels to runs, a sequence of runs or of pairs of a label and runs, or one
     of them, which `label` may name. Runs on different problems have a row of panels for each
@@ -78,6 +78,7 @@ def plot(
     """
     look = Look.of(x, scale, band, guides, ratio_to)
     if played := _of_environments(several, label):
+        _require_plain(look)
         drawn: Figure = played[0][1].figure_of(played, path, title=title, ax=ax, what=what)
         return drawn
     problems = by_problem(several, label)
@@ -132,7 +133,24 @@ def summaries(
 def _of_environments(several: Any, label: str | None) -> list[tuple[str, Any]]:
     """Labelled runs of `learn`, which have returns and know how to show themselves; else none."""
     pairs = _labelled(several, label)
-    return pairs if all(hasattr(run, "returns") for _, run in pairs) else []
+    played = [(name, run) for name, run in pairs if hasattr(run, "returns")]
+    if played and len(played) < len(pairs):
+        raise ValueError(
+            f"{shown(played[0][0])} is a run of learn, which has returns, and others are runs of"
+            " simulate, which have regret; show each kind on its own"
+        )
+    return played
+
+
+def _require_plain(look: Look) -> None:
+    """Refuse options that the figures of `learn` do not have."""
+    allowed = Look(scale="linear") if look.scale == "linear" else Look()
+    for name, value, usual in zip(look._fields, look, allowed, strict=True):
+        if value != usual:
+            raise ValueError(
+                f"{name}={shown(value)} is for runs of simulate; runs of learn are drawn against"
+                " their episodes, on linear axes and without bands. Leave it out"
+            )
 
 
 # ---- which runs belong together ------------------------------------------------------------------

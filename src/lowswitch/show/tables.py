@@ -90,6 +90,11 @@ class Table(Summary):
         header, *rows = (tuple(row[i] for i in at) for row in (self.header, *self.rows))
         return replace(self, header=header, rows=tuple(rows))
 
+    def without_speed(self) -> Table:
+        """The same table without the speed of the machine."""
+        names = enumerate(self.header)
+        return self._only([i for i, name in names if name not in _OF_THE_MACHINE])
+
     def titled(self, heading: str) -> Table:
         """The same table under another heading."""
         return replace(self, heading=heading)
@@ -112,9 +117,7 @@ class Table(Summary):
         the speed of the machine.
         """
         table = self.chosen(columns)
-        if not table.is_chosen:
-            names = enumerate(self.header)
-            table = self._only([i for i, name in names if name not in _OF_THE_MACHINE])
+        table = table if table.is_chosen else table.without_speed()
         lines = [" & ".join(map(_latex, row)) + r" \\" for row in (table.header, *table.rows)]
         return "\n".join(
             [
@@ -139,6 +142,10 @@ class Tables(Summary):
     def text(self, width: int | None = None) -> str:
         """The tables below each other, each as it prints alone."""
         return "\n\n".join(table.text(width) for table in self.tables)
+
+    def without_speed(self) -> Tables:
+        """The same tables without the speed of the machine."""
+        return Tables(tuple(table.without_speed() for table in self.tables))
 
     def _repr_html_(self) -> str:
         return "".join(table._repr_html_() for table in self.tables)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.checks import require_count, shown
+from lowswitch.checks import call_it, require_count, shown
 from lowswitch.io.storage import require_writable
 from lowswitch.learner import Learner
 
@@ -116,7 +116,7 @@ def _callback(given: Any) -> Callback:
         return _Function(given)
     raise ValueError(
         "a callback is a Callback of lowswitch.envs.gymnasium, or a function that is called after"
-        f" each episode, not {shown(given)}"
+        f" each episode, not {shown(given)}{call_it(given)}"
     )
 
 

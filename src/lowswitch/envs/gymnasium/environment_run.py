@@ -192,12 +192,12 @@ class EnvironmentRun:
         path: str | os.PathLike[str] | None = None,
         *,
         ax: Axes | None = None,
-        what: Panel = "return",
+        what: Panel | None = None,
     ) -> Figure:
         """Draw the returns and the policy changes against the episodes.
 
-        The curve of returns is a mean over a twentieth of the episodes. ax: your own Axes, for one
-        of the two panels.
+        The curve of returns is a mean over a twentieth of the episodes. what: one of the two
+        panels alone. ax: your own Axes, for one panel, the returns by default.
         """
         title = f"{self.problem}, {self.algorithm.label}"
         return self.figure_of([("", self)], path, title=title, ax=ax, what=what)
@@ -240,16 +240,17 @@ class EnvironmentRun:
         ax: Axes | None = None,
         what: Any = None,
     ) -> Figure:
-        """The curves of labelled runs: both panels, or one of them in Axes of your own."""
-        what = "return" if what is None else what
-        require_word("what", what, tuple(PANELS))
+        """The curves of labelled runs: both panels, or one of them, also in Axes of your own."""
+        if what is not None:
+            require_word("what", what, tuple(PANELS))
         if ax is not None:
-            panels, figure = [(ax, what)], ax.get_figure(root=True)
+            panels, figure = [(ax, what or "return")], ax.get_figure(root=True)
             assert figure is not None
         else:
-            figure = report.blank_figure(8.0, 3.2)
+            names = list(PANELS) if what is None else [what]
+            figure = report.blank_figure(4.0 * len(names), 3.2)
             figure.suptitle(title, fontsize=11)
-            panels = list(zip(figure.subplots(1, 2), PANELS, strict=True))
+            panels = list(zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True))
         for axes, name in panels:
             for label, run in runs:
                 run._draw(axes, name, label)

@@ -52,7 +52,7 @@ def learn(
     *,
     features: Any = None,
     horizon: int | None = None,
-    episodes: int,
+    episodes: int | None = None,
     seed: int | None = None,
     reward_range: tuple[float, float] | None = None,
     reseed: bool = False,
@@ -85,7 +85,7 @@ def learn(
     horizon
         The number of steps per episode.
     episodes
-        The number of episodes to play.
+        The number of episodes to play; it has no default.
     seed
         The seed of a new learner and of the first reset, 0 by default. A learner without data
         uses its own seed. A learner that continues resets without a seed unless one is given,
@@ -106,12 +106,13 @@ def learn(
         Options for `gymnasium.make`.
     """
     called, named = Callbacks(callbacks), env
-    episodes, env = require_count("episodes", episodes), environment(env, learn, **options)
+    env = environment(env, learn, **options)
     if seed is not None:
         require_seed(seed)
     given = algorithm.learner if isinstance(algorithm, EnvironmentRun) else algorithm
     if not isinstance(given, Learner):
         given = require_algorithm(given)
+    episodes = _checked_episodes(episodes, given)
     spaces = spaces_of(env, features_of(given, features), reward_range)
     learner = _learner(env, spaces, given, horizon, episodes, seed)
     own = learner.seed if seed is None else seed
@@ -136,6 +137,15 @@ def learn(
 def learn_features(env: Any, algorithm: Any, *, features: Any = None, **options: Any) -> Any:
     """`learn` with features and `reseed=True`, so that an episode is the one of `Environment`."""
     return learn(env, algorithm, features=features, reseed=True, **options)
+
+
+def _checked_episodes(episodes: int | None, given: Algorithm | Learner) -> int:
+    """The number of episodes to play, or an error that says how to choose it."""
+    if episodes is not None:
+        return require_count("episodes", episodes)
+    room = given.episodes - given.told if isinstance(given, Learner) else 0
+    example = f"{room}; this learner has room for {room:,} more" if room else "1_000"
+    raise ValueError(f"episodes is missing: say how many to play, as in episodes={example}")
 
 
 def _learner(
