@@ -27,6 +27,8 @@ def pytest_configure():
         from compile_once import share_compilation
 
         share_compilation()
+    else:  # workers and their children; the cores are theirs, and waiting threads would take them
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 # Workers take whole files in this order, the others after them: the long ones first, so that all
@@ -37,8 +39,9 @@ def pytest_configure():
 FIRST = (
     *("simulate", "rounds", "bandits", "cluster", "docs", "reproduce", "learner"),
     *("processes", "digests", "service_story", "architecture", "report", "ledger_once"),
-    *("gate", "statistics", "fuzz", "service_pages", "sessions", "ledger", "sources", "anywhere"),
-    *("cli", "kernels", "learned", "price", "mbie", "compile", "service_console"),
+    *("gate", "functions", "statistics", "feature_story", "fuzz", "service_pages", "sessions"),
+    *("ledger", "sources", "anywhere", "cli", "kernels", "learned", "price", "mbie", "compile"),
+    "service_console",
 )
 LONG = 0.02  # the share of all seconds with which a file belongs to the first
 

@@ -71,14 +71,14 @@ class Conversation:
         told = self.episodes[first:last]
         return changes_of(learner.tell(*(np.array(arrays) for arrays in zip(*told, strict=True))))
 
-    def costs(self, end):
-        """Deployments and local switches of the first `end` changes."""
+    def costs(self, ends):
+        """Deployments and local switches of the first changes up to each end."""
         if isinstance(self.learner, FeatureLearner):
-            return end, end
+            return {end: (end, end) for end in ends}
         changes = np.array(self.changes).reshape(-1, 3 + len(self.learner.mixture))
         began = learner_for(self.problem, self.algorithm, EPISODES).mixture
-        history = ls.History(changes[:end], before=began)
-        return history.deployments, history.local_switches
+        histories = {end: ls.History(changes[:end], before=began) for end in ends}
+        return {end: (one.deployments, one.local_switches) for end, one in histories.items()}
 
 
 @pytest.fixture(scope="module", params=PAIRS + FEATURE_PAIRS, ids="-".join)
@@ -119,7 +119,7 @@ def test_a_learner_says_what_is_spent_of_its_budget(talk):
     budget = schedule if isinstance(schedule, ls.parts.Budget) else None
     episodes = np.array([change[0] for change in talk.changes])
     ends = np.searchsorted(episodes, np.arange(EPISODES), side="right")
-    costs = {end: talk.costs(end) for end in set(ends.tolist())}
+    costs = talk.costs(set(ends.tolist()))
     for end, (deployments, switches, frozen) in zip(ends.tolist(), talk.spent, strict=True):
         assert (deployments, switches) == costs[end]
         assert frozen == (
