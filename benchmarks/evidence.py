@@ -2,9 +2,9 @@
 
 Whole ledgers of patients from three sites, with five to eight meetings at which `few` proposes. The
 problem and its patients are drawn anew for each seed, from the families of `evidence_families.py`:
-those on which nothing was chosen, or with --set those on which the rule was. In every second run a
-random policy is the protocol at the beginning, and a share of the patients is in a trial; in the
-others all patients explore.
+those on which nothing was chosen, or with --set those on which a rule was. In every second run a
+policy is the protocol at the beginning, and a share of the patients is in a trial; in the others
+all patients explore. The policy is random, unless the family says otherwise.
 
 In every second pair of runs the board approves everything. In the others 3 % of the reports are
 missing at random, many come after the meeting, two rows are rejected at the second meeting, one
@@ -162,13 +162,21 @@ def decided(ledger, proposal, meeting, disturbed):
         ledger.rollback(ledger.version - 1, by="office", reason="adverse events")
 
 
+def in_use(mdp, usual, generator):
+    """The policy [H, S] before the run, by its word in `Family`."""
+    shape = mdp.horizon, mdp.states
+    if usual == "drawn":
+        return generator.integers(0, mdp.actions, shape)
+    return mdp.optimal_policy if usual == "best" else np.zeros(shape, dtype=int)
+
+
 def followed(address, name, seed):
     """All proposals of one run."""
     generator = np.random.default_rng([seed, 7])
     family, disturbed, found = FAMILIES[name], seed % 4 >= 2, []
     mdp, meetings = family.make(np.random.default_rng([seed, 6])), len(family.patients)
-    shape = mdp.horizon, mdp.states
-    policy = generator.integers(0, mdp.actions, shape) if seed % 2 else None
+    given = seed % 2 or family.usual != "drawn"
+    policy = in_use(mdp, family.usual, generator) if given else None
     size = {"horizon": mdp.horizon, "states": mdp.states, "actions": mdp.actions}
     trial = "auto" if seed % 2 else None
     algorithm = ls.few(deployments=meetings + 3, asked=True, members=family.members, trial=trial)

@@ -1,10 +1,11 @@
-"""The families of problems that `evidence.py` runs ledgers on, in three sets.
+"""The families of problems that `evidence.py` runs ledgers on, in four sets.
 
 `FIRST` are those on which rule 4 of the evidence was chosen. `SECOND` were written down after that,
 before anything had been run on them. Rule 4 failed there, so rule 5 was chosen on both. `REPORTED`
 were written down before rule 5 had been run on them, and nothing was chosen on them: they say how
-far it holds elsewhere. Each set has other generators, sizes, laws of rewards, numbers of patients
-and dates, and kinds that the sets before it do not have.
+far it holds elsewhere. `FOURTH` were written to break rule 5, and rule 6 was chosen on them. Each
+set has other generators, sizes, laws of rewards, numbers of patients and dates, and kinds that the
+sets before it do not have.
 """
 
 from collections.abc import Callable
@@ -32,13 +33,23 @@ def spread(mean, uniform):
     return float(mean + (2 * uniform - 1) * min(mean, 1 - mean))
 
 
+def heavy_tailed(mean, uniform):
+    """A reward that is mostly near 0, and sometimes near 1."""
+    return float(uniform ** ((1 - mean) / mean))
+
+
 class Family(NamedTuple):
-    """Problems that are drawn, how their rewards are, and who comes before each meeting."""
+    """Problems that are drawn, how their rewards are, and who comes before each meeting.
+
+    usual: the policy in use before the run. "drawn" is a random one, in every second run; "best"
+    and "lowest" (the first action everywhere) are there in all runs.
+    """
 
     make: Callable
     patients: tuple[int, ...] = (100,) * 6  # before each meeting
     members: int = 16
     reward: Callable = yes_or_no
+    usual: str = "drawn"
 
 
 def problem(laws, means, start, horizon):
@@ -447,4 +458,69 @@ REPORTED = {
     f"{EQUAL}, advertisements": Family(equal_actions(advertisements), (150,) * 7, 16),
     f"{EQUAL}, roads": Family(equal_actions(roads), (55,) * 6, 16, spread),
 }
-SETS = {"first": FIRST, "second": SECOND, "reported": REPORTED}
+
+
+# ---- on which rule 6 was chosen ------------------------------------------------------------------
+
+
+def skewed(generator, S=5, A=3, H=3):
+    """Small mean rewards, which `heavy_tailed` draws."""
+    laws = generator.dirichlet(np.full(S, 0.5), size=(S, A))
+    return problem(laws, 0.02 + 0.25 * generator.random((S, A)) ** 2, uniform_start(S), H)
+
+
+def rare_outcomes(generator, S=4, A=3, H=2):
+    """Between 1 in 2,000 and 1 in 30 visits pays."""
+    laws = generator.dirichlet(np.full(S, 0.5), size=(S, A))
+    return problem(laws, 10 ** generator.uniform(-3.3, -1.5, (S, A)), uniform_start(S), H)
+
+
+def needle(generator, S=4, A=12, H=1):
+    """In each state one of many actions is far better than the others, which hardly differ."""
+    means = np.clip(0.3 + 0.04 * generator.normal(size=(S, A)), 0.0, 1.0)
+    means[np.arange(S), generator.integers(0, A, S)] = 0.9
+    return problem(np.full((S, A, S), 1 / S), means, uniform_start(S), H)
+
+
+def arms(generator, A=3, H=1):
+    """One state."""
+    return problem(np.ones((1, A, 1)), generator.random((1, A)), 0, H)
+
+
+def ordinary(generator, S=6, A=3, H=4):
+    """Random laws and rewards."""
+    laws = generator.dirichlet(np.full(S, 0.5), size=(S, A))
+    return problem(laws, generator.random((S, A)), uniform_start(S), H)
+
+
+def standard(generator, low, high, S=8, A=4):
+    """One step; mean rewards of the first action lie within `low`, of the others within `high`."""
+    means = generator.uniform(*high, (S, A))
+    means[:, 0] = generator.uniform(*low, S)
+    return problem(np.full((S, A, S), 1 / S), means, uniform_start(S), 1)
+
+
+def good_standard(generator):
+    """The first action is better than all others almost everywhere."""
+    return standard(generator, (0.6, 0.95), (0.3, 0.6))
+
+
+def poor_standard(generator):
+    """The first action is worse than all others everywhere."""
+    return standard(generator, (0.05, 0.45), (0.5, 0.95))
+
+
+FOURTH = {
+    "heavy tails": Family(skewed, (80,) * 5, 16, heavy_tailed),
+    "rare outcomes": Family(rare_outcomes, (250,) * 5),
+    "needles": Family(needle, (100,) * 6),
+    "arms": Family(arms, (20,) * 6),
+    "repeated arms": Family(lambda generator: arms(generator, 4, 5), (10,) * 6),
+    "optimal protocols": Family(ordinary, (80,) * 5, usual="best"),
+    "good standards": Family(good_standard, (120,) * 5, usual="lowest"),
+    "poor standards": Family(poor_standard, (120,) * 5, usual="lowest"),
+    f"{EQUAL}, arms": Family(equal_actions(arms), (20,) * 6),
+    f"{EQUAL}, rare outcomes": Family(equal_actions(rare_outcomes), (250,) * 5),
+    f"{EQUAL}, heavy tails": Family(equal_actions(skewed), (80,) * 5, 16, heavy_tailed),
+}
+SETS = {"first": FIRST, "second": SECOND, "reported": REPORTED, "fourth": FOURTH}

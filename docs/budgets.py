@@ -101,10 +101,9 @@ def of_dates() -> dict[str, str]:
         "rule 1": "`rule=1`",
     }
     shown = {"few": "`few`"} | {name: dates[name] for name in ("2 and 16", "2 for 16")}
-    gains = [
-        [problem, *(f"{found[name][1]:+.2f} ± {found[name][2]:.2f}" for name in shown)]
-        for problem, found in by_set.pop("10, worse").items()
-    ]
+    gains = beside_rule_1(by_set.pop("10, worse"), [*shown], ".2f")
+    more = shown | {"lowest": '`first="lowest"`'}
+    later = beside_rule_1(by_set.pop("30, worse"), [*more], ".3f")
     losses = [
         [which.removesuffix(", choosing"), words, *beside_few([*rows.values()], name)]
         for which, rows in by_set.items()
@@ -113,9 +112,20 @@ def of_dates() -> dict[str, str]:
     head = ["N", "dates", "mean log ratio", "clearly worse", "by at most", "clearly better"]
     return {
         "dates/worse": table(["problem", *shown.values()], gains, left=1),
+        "dates/worse-30": table(["problem", *more.values()], later, left=1),
         "dates/choosing": table(head, losses, left=2),
         "dates/problems": f"{len(by_set['10, choosing'])}",
     }
+
+
+def beside_rule_1(
+    problems: dict[str, dict[str, list[float]]], names: list[str], form: str
+) -> list[list[str]]:
+    """The differences to rule 1, with their standard errors, of each problem."""
+    return [
+        [problem, *(f"{found[name][1]:+{form}} ± {found[name][2]:{form}}" for name in names)]
+        for problem, found in problems.items()
+    ]
 
 
 def beside_few(rows: list[dict[str, list[float]]], name: str) -> list[str]:

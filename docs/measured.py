@@ -28,7 +28,8 @@ def values() -> dict[str, str]:
     speed, machines, gpu = (load(name) for name in ("speed", "concurrent", "gpu"))
     ledgers = of_ledger(load("ledger")) | of_faults(load("ledger_faults"))
     ledgers |= of_service(load("service")) | of_evidence(load("evidence"))
-    ledgers |= of_sets(*(load(f"evidence{name}") for name in ("_first", "_second", "")))
+    sets = ("_first", "_second", "_fourth", "_fourth_again", "")
+    ledgers |= of_sets({name: load(f"evidence{name}") for name in sets})
     ledgers |= of_bounds(load("bounds")) | of_feature_evidence(load("feature_evidence"))
     logs = of_evaluation(load("evaluation"))
     prices = of_prices(load("price")) | of_sb3(load("sb3"))
@@ -372,7 +373,7 @@ def of_evidence(evidence: dict[str, Any]) -> dict[str, str]:
     rows = []
     for name, words in (("equal", "exactly equal"), ("different", "different")):
         of_all = evidence[name]
-        for key, rule in (("recorded", "5"), ("rule 2", "2"), ("rule 1", "1")):
+        for key, rule in (("recorded", "6"), ("rule 2", "2"), ("rule 1", "1")):
             found = of_all[key]
             shares = [f"{found[f'{what} with IMPROVE']} of {of_all[what]}" for what in _SHOWN]
             true = [f"{found[f'truly {which}']:,}" for which in ("better", "worse")]
@@ -403,21 +404,44 @@ def _patients(families: dict[str, list[int]]) -> str:
     return f"{min(totals):,} to {max(totals):,}"
 
 
-def of_sets(first: dict[str, Any], second: dict[str, Any], third: dict[str, Any]) -> dict[str, str]:
+def of_sets(sets: dict[str, Any]) -> dict[str, str]:
     """Which families chose a rule of the evidence, and which only reported on it."""
     uses = (
-        ("first", "4", "rule 4 was chosen on other runs of these", first),
-        ("second", "4", "declared after that; they chose rule 5", second),
-        ("third", "5", "declared after that; they chose nothing", third),
+        ("first", "4", "rule 4 was chosen on other runs of these", "_first"),
+        ("second", "4", "declared after that; they chose rule 5", "_second"),
+        ("fourth", "5", "written to break rule 5; they chose rule 6", "_fourth"),
+        ("fourth", "6", "rule 6 was chosen on other runs of these", "_fourth_again"),
+        ("third", "6", "declared before rule 5 was run on them; they chose nothing", ""),
     )
     rows = []
-    for name, rule, use, found in uses:
-        of_all = found["different"]["intervals"]
-        shares = [percent(of_all[f"proposals within {level} %"], 1) for level in (80, 95)]
-        families = f"{len(_families(found))}"
-        rows.append([name, use, rule, families, f"{of_all['proposals']:,}", *shares])
-    head = ["families", "role", "rule", "how many", "proposals", "80 %", "95 %"]
-    return {"evidence/sets": table(head, rows, left=2)}
+    for name, rule, use, which in uses:
+        of_all = sets[which]["different"]["intervals"]
+        families = f"{len(_families(sets[which]))}"
+        rows.append([name, use, rule, families, f"{of_all['proposals']:,}", *_covered(of_all)])
+    head = ["set", "role", "rule", "families", "proposals", "80 %", "95 %"]
+    before, now = (_families(sets[which]) for which in ("_fourth", "_fourth_again"))
+    broken = [[name, *_covered(before[name]), *_covered(now[name])] for name in before]
+    said = ["families", "rule 5, 80 %", "95 %", "rule 6, 80 %", "95 %"]
+    return {
+        "evidence/sets": table(head, rows, left=2),
+        "evidence/broken": table(said, broken, left=1),
+        "evidence/broken-false": _false_rows(sets["_fourth_again"]["different"]["recorded"]),
+        "evidence/broken-equal": _false_runs(sets["_fourth_again"]["equal"]),
+    }
+
+
+def _covered(intervals: dict[str, Any]) -> list[str]:
+    """How often intervals of proposals contain the truth."""
+    return [percent(intervals[f"proposals within {level} %"], 1) for level in (80, 95)]
+
+
+def _false_rows(recorded: dict[str, int]) -> str:
+    said = recorded["rows with IMPROVE"]
+    return f"{said - recorded['truly better']} of {said:,}"
+
+
+def _false_runs(equal: dict[str, Any]) -> str:
+    return f"{equal['recorded']['proposals with IMPROVE']} of {equal['proposals']:,}"
 
 
 def _families(evidence: dict[str, Any]) -> dict[str, Any]:

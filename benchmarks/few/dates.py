@@ -1,16 +1,17 @@
 """When the first change should come if nobody chose a policy, and why rule 1 wins on some problems.
 
-    python benchmarks/few/dates.py [--budgets 10] [--sets choosing worse] [--json FILE]
+    python benchmarks/few/dates.py [--budgets 10 30] [--sets choosing worse] [--json FILE]
 
 `few` explores from the first episode on, and with many deployments its dates begin at 16. Compared
 are rule 1, which plays the lowest actions and begins with 2 and 16; `few`; `few` with the dates of
-rule 1; and `few` with its own dates, of which the first is 2, and the lowest actions until then.
+rule 1; `few` with its own dates, of which the first is 2, and the lowest actions until then; and
+`few(first="lowest")`, which begins as rule 1 does, on its dates.
 
 There are two sets of problems. Those for choosing were used for no rule before and are reported
-nowhere else. On the others, with certain rewards, rule 1 is clearly better with ten deployments in
-few.json. Numbers are shares of K (V* - V_uniform) in percent: the mean over seeds, and the paired
-differences to rule 1 and to `few` with their standard errors. Results in FILE are not computed
-again.
+nowhere else. On the others, with certain rewards, rule 1 is clearly better in few.json, with ten
+or with thirty deployments. Numbers are shares of K (V* - V_uniform) in percent: the mean over
+seeds, and the paired differences to rule 1 and to `few` with their standard errors. Results in FILE
+are not computed again.
 """
 
 import sys
@@ -23,21 +24,24 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is
 
 import numpy as np
 from others import FAMILIES
-from problems import LAWS, PROBLEMS, changing, garnet, slippery_grid
+from problems import CHOSEN, LAWS, PROBLEMS, changing, garnet, slippery_grid
 
 import bench
 from lowswitch import TabularMDP, few, simulate
 
 SEEDS = {"choosing": range(500, 508), "worse": range(32)}
-WORSE = ("cliff-walking", "replacement", "garnet-100", "garnet-103", "garnet-107")
+WORSE = {
+    10: ("cliff-walking", "replacement", "garnet-100", "garnet-103", "garnet-107"),
+    30: ("queue", "random-20"),
+}
 Problem = tuple[str, TabularMDP, int]  # name, tables, episodes
 
 
-def problems(kind: str) -> Iterator[Problem]:
-    """The problems of a set."""
+def problems(kind: str, n: int) -> Iterator[Problem]:
+    """The problems of a set, for n deployments."""
     if kind == "worse":
-        for name in WORSE:
-            make, episodes = PROBLEMS[name]
+        for name in WORSE[n]:
+            make, episodes = (PROBLEMS | CHOSEN)[name]
             yield name, make(LAWS[0]), episodes
         return
     for law in LAWS:
@@ -58,6 +62,7 @@ def algorithms(mdp: TabularMDP, episodes: int, n: int) -> dict[str, Any]:
         "few": now,
         "2 and 16": few(deployments_at=early),
         "2 for 16": few(deployments_at=(min(2, own[0]), *own[1:]), first="lowest"),
+        "lowest": few(deployments=n, first="lowest"),
     }
 
 
@@ -85,7 +90,7 @@ def main() -> None:
     options = parser.parse_args()
     results = bench.Results(options.json)
     for n, kind in ((n, kind) for n in options.budgets for kind in options.sets):
-        for name, mdp, episodes in problems(kind):
+        for name, mdp, episodes in problems(kind, n):
             key = f"{n}, {kind}, {name}"
             if key not in results.found:
                 results.keep(key, compared(mdp, episodes, n, SEEDS[kind]))

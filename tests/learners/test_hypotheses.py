@@ -9,7 +9,7 @@ from test_posterior import learned, problem
 import lowswitch as ls
 from lowswitch.kernels import hypotheses
 from lowswitch.kernels.arrays import Rewards
-from lowswitch.kernels.evidence import size_at, size_evidence
+from lowswitch.kernels.evidence import is_usual, lifted, size_at, size_evidence
 from lowswitch.kernels.model_draws import (
     doubted,
     draw_some,
@@ -20,9 +20,10 @@ from lowswitch.kernels.model_draws import (
 from lowswitch.learners.hypotheses import (
     BY_ALL,
     BY_DOUBT,
+    BY_LIFT,
     BY_WORTH,
     Weighed,
-    reward_masses,
+    reward_priors,
     shared_doubts,
     weighed,
 )
@@ -239,7 +240,8 @@ def test_no_prior_is_left_out_because_there_are_many_laws():
     assert len(weight_of_masses(learner, BY_DOUBT)) == 1
     posterior, found = learner.posterior(), weight_of_masses(learner, BY_ALL)
     belief = posterior.seen.belief._replace(hopeful=False)
-    assert found == pytest.approx(dict(reward_masses(posterior.spec, belief, 1.0)))
+    priors = reward_priors(posterior.spec, belief, 1.0, BY_ALL)
+    assert found == pytest.approx({mass: share for (mass, _), share in priors})
     assert max(found.values()) < 0.5
 
 
@@ -251,3 +253,83 @@ def test_rewards_that_vary_little_tell_actions_apart():
     before, after = (weight_of_masses(learner, rule) for rule in (BY_DOUBT, BY_ALL))
     alike = [sum(share for mass, share in of.items() if mass >= 30) for of in (before, after)]
     assert alike == pytest.approx([1.0, 0.0])
+
+
+def test_the_usual_action_is_the_one_tried_most():
+    """Of three states one was seen with both actions, one with equal counts, and one never."""
+    n = np.array([1.0, 4.0, 2.0, 2.0, 0.0, 0.0])
+    rewards = Rewards(0, n, n, n, n, n)
+    assert [is_usual(rewards, row, 2) for row in range(6)] == [0, 1, 1, 0, 0, 0]
+
+
+def test_odds_are_lifted_by_hand():
+    """Odds of 1 to 3 become 3 to 3, and back."""
+    assert lifted(0.25, math.log(3.0)) == pytest.approx(0.5)
+    assert lifted(0.5, -math.log(3.0)) == pytest.approx(0.25)
+    assert [lifted(end, 2.0) for end in (0.0, 1.0)] == [0.0, 1.0]
+
+
+def told_usual(usual, other):
+    """A learner of one step and four states that was told 40 rewards of action 0 and 2 of action 1
+    in each, with these means; action 2 was never tried.
+    """
+    few = ls.few(deployments=3, asked=True, members=4, trial=None)
+    learner = ls.Learner(few, horizon=1, states=4, actions=3, episodes=1000, gate="review")
+    generator = np.random.default_rng(0)
+    for action, mean, n in ((0, usual, 40), (1, other, 2)):
+        for x in range(4):
+            for reward in generator.permutation(np.arange(n) < mean * n):
+                learner.tell([[x]], [[action]], [[float(reward)]], off_policy=True)
+    return learner
+
+
+def mean_lift(learner, rule):
+    found = weighed(learner.posterior().spec, learner.posterior().seen, rule)
+    return float(sum(found.shares * [belief.lift for belief in found.beliefs]))
+
+
+def test_the_data_say_whether_the_usual_action_is_better():
+    good, poor = told_usual(0.9, 0.0), told_usual(0.1, 1.0)
+    assert mean_lift(good, BY_LIFT) < -1.0
+    assert mean_lift(poor, BY_LIFT) > 1.0
+    assert mean_lift(good, BY_ALL) == 0.0  # older rules know of no lift
+
+
+def test_actions_are_less_likely_equal_before_anybody_tried_others():
+    """Nothing was seen but one action, so the weights are about those of the prior."""
+    few = ls.few(deployments=3, asked=True, members=4)
+    learner = ls.Learner(few, horizon=1, states=1, actions=2, episodes=100, gate="review")
+    for reward in (0.0, 1.0, 1.0):
+        learner.tell([[0]], [[0]], [[reward]], off_policy=True)
+    alike = {}
+    for rule in (BY_ALL, BY_LIFT):
+        masses = weight_of_masses(learner, rule).items()
+        alike[rule] = sum(share for mass, share in masses if mass >= 100)
+    assert alike[BY_ALL] > 0.5
+    assert alike[BY_LIFT] < 0.2
+
+
+def test_a_first_proposal_may_lose_where_the_policy_in_use_is_good():
+    """Everybody got the best action so far. By rule 5 even the lower end was far above the truth,
+    because nothing was said of why this action was given.
+    """
+    few = ls.few(deployments=3, asked=True, members=8, trial=None)
+    means = np.tile([0.8, 0.4, 0.4], (6, 1))
+    mdp = ls.TabularMDP(np.full((6, 3, 6), 1 / 6), means, start=np.full(6, 1 / 6), horizon=1)
+    usual = np.zeros((1, 6), dtype=int)
+    learner = ls.Learner(
+        few, horizon=1, states=6, actions=3, episodes=1000, gate="review", initial=usual
+    )
+    generator = np.random.default_rng(0)
+    for k in range(90):
+        learner.tell([[k % 6]], [[0]], [[float(generator.random() < 0.8)]])
+    proposal = learner.propose()
+    new = learner.mixture.copy()
+    for row in proposal.rows:
+        new[:, row.step, row.state] = row.proposed
+    true = mdp.evaluate(new) - mdp.evaluate(learner.mixture)
+    before, now = (
+        learner.evidence(proposal, rule=rule).worth().change for rule in (BY_ALL, BY_LIFT)
+    )
+    assert true < before.within_95[0] - 0.05
+    assert now.within_95[0] < true < now.within_95[1]

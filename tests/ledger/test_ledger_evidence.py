@@ -154,7 +154,7 @@ def test_what_was_tried_and_is_clearly_better_improves_by_95_percent_of_the_mode
     doubts = [1 - row["probability"] for row in found]
     assert proposal.expected_false == pytest.approx(np.mean(doubts), abs=1e-9)
     (event,) = ledger.newest(1, kind="proposed")
-    assert event.payload["rule"] == 5
+    assert event.payload["rule"] == 6
     printed = text.proposal_table(proposal)
     assert "known" not in printed
     assert "> 99 %  IMPROVE" in printed

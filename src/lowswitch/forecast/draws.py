@@ -11,7 +11,7 @@ from lowswitch.algorithms.recipes import few
 from lowswitch.checks import checked_batch, checked_mask, require_count
 from lowswitch.envs.mdp import RewardLaw, TabularMDP
 from lowswitch.kernels.arrays import Belief, Rewards
-from lowswitch.learners.hypotheses import reward_masses
+from lowswitch.learners.hypotheses import BY_WORTH, reward_priors
 from lowswitch.learners.samples import drawn_model
 from lowswitch.table_learner import TableLearner
 
@@ -208,9 +208,11 @@ class ProblemPosterior:
         total = n * np.clip(paid.total / np.maximum(paid.n, 1.0), 0.0, 1.0)
         all_n, all_total = (one.reshape(-1, A).sum(axis=-1) for one in (n, total))
         counted = Rewards(paid.stride, n, total, total, all_n, all_total)
-        found = reward_masses(known.spec, belief._replace(rewards=counted), belief.share)
-        masses, shares = zip(*found, strict=True)
-        return np.array(masses), np.array(shares)
+        belief = belief._replace(rewards=counted)
+        priors, shares = zip(
+            *reward_priors(known.spec, belief, belief.share, BY_WORTH), strict=True
+        )
+        return np.array([mass for mass, _ in priors]), np.array(shares)
 
     def usual_policy(self) -> np.ndarray:  # [H, S]
         """The policy of the most frequent logged actions."""

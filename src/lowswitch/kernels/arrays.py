@@ -300,6 +300,8 @@ class Belief(NamedTuple):
     # how far the rewards of all cells of an action that nobody tried may be off together; the
     # steps are those of `rewards`
     doubts: np.ndarray  # [steps A], perhaps with [steps] of all actions after them; or [0]
+    # the log odds by which the rewards of a state's other actions lie above those of its usual one
+    lift: float
 
 
 class Drawn(NamedTuple):

@@ -80,6 +80,7 @@ def half_belief(spec, belief, counts, n, paid, total):
         belief.sizes,
         belief.each,
         belief.doubts,
+        belief.lift,
     )
 
 

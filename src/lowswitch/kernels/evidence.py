@@ -265,6 +265,24 @@ def others_reward(rewards, row, A, typical):
     return min(0.999, max(0.001, mean))
 
 
+@part
+def is_usual(rewards, row, A):
+    """Whether an action is the usual one of its state: tried most often, the first among equals."""
+    first = row - row % A
+    for other in range(first, first + A):
+        n = rewards.n[other]
+        if n > rewards.n[row] or (n == rewards.n[row] and other < row):
+            return False
+    return rewards.n[row] > 0.0
+
+
+@inline
+def lifted(mean, lift):
+    """A mean reward with its odds multiplied by exp(lift)."""
+    odds = math.exp(lift)
+    return mean * odds / (1.0 - mean + mean * odds)
+
+
 @inline
 def typical_reward(rewards):
     """The mean of all rewards; 1/2 if there are none."""
@@ -403,4 +421,5 @@ def believe(spec, tables):
         np.zeros((0, 0)),
         0.0,
         np.zeros(0),
+        0.0,
     )

@@ -12,6 +12,8 @@ import numpy as np
 from lowswitch.kernels.compile import allocating, inline, part
 from lowswitch.kernels.evidence import (
     beta_evidence,
+    is_usual,
+    lifted,
     listed_laws,
     log_rising,
     others_reward,
@@ -140,10 +142,11 @@ def doubted_mass(rewards, row, A, mass):
 
 
 @allocating
-def doubted_reward_evidence(rewards, A, mass, counts):
+def doubted_reward_evidence(rewards, A, mass, counts, lift):
     """The log probability of rewards that vary: `noisy_reward_evidence` with doubted masses.
 
-    counts: as how many rewards of 0 and 1 each of them counts.
+    counts: as how many rewards of 0 and 1 each of them counts. lift: the log odds by which a
+    state's other actions are predicted above its usual one.
     """
     evidence, typical = 0.0, typical_reward(rewards)
     for row in range(len(rewards.n)):
@@ -152,5 +155,7 @@ def doubted_reward_evidence(rewards, A, mass, counts):
             seen = min(1.0, max(0.0, rewards.total[row] / n))
             prior = doubted_mass(rewards, row, A, mass)
             mean = others_reward(rewards, row, A, typical)
+            if lift != 0.0 and rewards.all_n[row // A] > n:
+                mean = lifted(mean, -lift if is_usual(rewards, row, A) else lift)
             evidence += beta_evidence(prior, mean, counts * n * seen, counts * n * (1.0 - seen))
     return evidence

@@ -7,6 +7,8 @@ import numpy as np
 from lowswitch.kernels.arrays import Belief, Drawn
 from lowswitch.kernels.compile import allocating, allocating_part, inline, part
 from lowswitch.kernels.evidence import (
+    is_usual,
+    lifted,
     others_reward,
     reward_spread,
     row_prior,
@@ -218,15 +220,19 @@ def draw_reward(spec, belief, row, typical, key, counter):
 def draw_state_reward(spec, belief, group, typical, key, counter):
     """Draw the mean around which the rewards of a state's actions lie, with one typical reward.
 
-    It is the same for all actions of the state. The n rewards of an action are worth n mass / (n +
-    mass) rewards of the mean itself, since the action lies around it with this mass.
+    It is the same for all actions of the state, apart from the `lift` of unusual ones. The n
+    rewards of an action are worth n mass / (n + mass) rewards of the mean itself, since the action
+    lies around it with this mass.
     """
     rewards, one, total = belief.rewards, typical, 1.0
     for row in range(group * spec.A, (group + 1) * spec.A):
         n = belief.share * rewards.n[row]
         if n > 0.0:
             worth = n * belief.reward_mass / (n + belief.reward_mass)
-            one += worth * min(1.0, max(0.0, rewards.total[row] / rewards.n[row]))
+            mean = min(1.0, max(0.0, rewards.total[row] / rewards.n[row]))
+            if belief.lift != 0.0 and not is_usual(rewards, row, spec.A):
+                mean = lifted(mean, -belief.lift)
+            one += worth * mean
             total += worth
     ones = gamma(max(1e-3, one), key, counter)
     mean = ones / (ones + gamma(max(1e-3, total - one), key, counter) + 1e-300)
@@ -271,6 +277,8 @@ def draw_cell_reward(spec, belief, h, i, key, drawn, counter, typical):
         group = row // spec.A
         stream = noise(noise(key, _STATE_STREAM), np.uint64(group))
         typical = draw_state_reward(spec, belief, group, typical, stream, counter)
+        if belief.lift != 0.0 and not is_usual(belief.rewards, row, spec.A):
+            typical = lifted(typical, belief.lift)
         counter[0] = 0
     stream = noise(noise(key, _REWARD_STREAM), np.uint64(row))
     drawn.rewards[i] = draw_reward(spec, belief, row, typical, stream, counter)
@@ -367,4 +375,5 @@ def curious(spec, belief):
         belief.sizes,
         belief.each,
         belief.doubts,
+        belief.lift,
     )

@@ -2,7 +2,8 @@
 
 A prior has three parts: how far the steps of an episode differ (`kin`); whether the laws of a
 state's actions resemble each other (`alike`) or are unrelated, with a few successors each (`sizes`,
-`each`); and how much the rewards of a state's actions differ (`reward_mass`).
+`each`); and how much the rewards of a state's actions differ (`reward_mass`), and by how much those
+of its usual action, the one tried most, are lower or higher than the others (`lift`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ _KIN = (0.0, 3.0, 10.0, 30.0, 100.0, np.inf)
 _EACH = (0.1, 0.3, 1.0, 3.0)
 _ALIKE = (1.0, 3.0, 10.0, 30.0, 100.0)
 _REWARD_MASSES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
+_FALLING = 0.7  # each mass is this many times as likely beforehand as the mass before it
+_LIFTS = {-3.0: 1, -2.0: 2, -1.0: 3, 0.0: 4, 1.0: 3, 2.0: 2, 3.0: 1}  # with their weights
 _LEAST = 0.01  # of the weight; what has less is left out
 _MOST_SAID = 20.0  # as much as this many rewards of 0 and 1 is said by one that varies less
-BY_WORTH, BY_DOUBT, BY_ALL = 3, 4, 5  # rules of the evidence, see `ledger/evidence.py`
+# rules of the evidence, see `ledger/evidence.py`
+BY_WORTH, BY_DOUBT, BY_ALL, BY_LIFT = 3, 4, 5, 6
 LARGE = 50_000  # cells (h, x, a) from which on only the heaviest of a few hypotheses is kept
 _FEW_KIN = (0.0, 30.0, np.inf)
 _DOUBT = 0.6  # between values tried on first meetings of runs in benchmarks/evidence.py
@@ -54,7 +58,8 @@ def weighed(spec: PlanSpec, seen: Seen, rule: int) -> Weighed:
     From rule 4 on the unseen rewards of an action may all be off together: see `shared_doubts`.
     From rule 5 on every pair of a hypothesis about laws and one about rewards is kept. Earlier
     rules dropped pairs with a small weight. If there were many laws, each pair was light, so all
-    hypotheses about rewards except one were dropped, however likely they were.
+    hypotheses about rewards except one were dropped, however likely they were. From rule 6 on there
+    are other hypotheses about rewards: see `reward_priors`.
     """
     plain = seen.belief._replace(hopeful=False)
     if rule >= BY_DOUBT:
@@ -65,13 +70,13 @@ def weighed(spec: PlanSpec, seen: Seen, rule: int) -> Weighed:
         laws = _by_step(spec, seen.apart, seen.together, plain)
     else:
         laws = _by_law(spec, _sized(spec, plain))
-    masses = reward_masses(spec, plain, said_by_reward(plain, rule))
+    rewards = reward_priors(spec, plain, said_by_reward(plain, rule), rule)
     if len(seen.apart.n) >= LARGE:
-        laws, masses = _heaviest(laws), masses if rule >= BY_ALL else _heaviest(masses)
+        laws, rewards = _heaviest(laws), rewards if rule >= BY_ALL else _heaviest(rewards)
     both = [
-        (belief._replace(reward_mass=mass), share * part)
+        (belief._replace(reward_mass=mass, lift=lift), share * part)
         for belief, share in laws
-        for mass, part in masses
+        for (mass, lift), part in rewards
     ]
     beliefs, shares = zip(*(both if rule >= BY_ALL else _kept(both)), strict=True)
     return Weighed(list(beliefs), np.array(shares))
@@ -193,19 +198,29 @@ def said_by_reward(belief: Belief, rule: int) -> float:
     return belief.share if rule < BY_ALL else min(_MOST_SAID, 1.0 / belief.share)
 
 
-def reward_masses(spec: PlanSpec, belief: Belief, counts: float) -> list[tuple[float, float]]:
-    """Masses of the prior of a mean reward, with the probability of each.
+def reward_priors(
+    spec: PlanSpec, belief: Belief, counts: float, rule: int
+) -> list[tuple[tuple[float, float], float]]:
+    """Priors of a mean reward, each a mass and a lift (see `Belief`), with their probabilities.
 
     counts: as how many rewards of 0 and 1 each reward counts.
+
+    Until other actions were tried, nothing says how far they differ from the usual one of their
+    state. Rules 3 to 5 take all masses as equally likely beforehand, so half of the prior says that
+    actions hardly differ, and they know no lift: they expect as much of other actions as of the
+    usual one, though somebody may have chosen it because it is good.
     """
     from lowswitch.kernels.hypotheses import doubted_reward_evidence
 
-    if not belief.noisy:
-        return [(belief.reward_mass, 1.0)]
+    masses = _REWARD_MASSES if belief.noisy else (belief.reward_mass,)
+    falling, lifts = (_FALLING, _LIFTS) if rule >= BY_LIFT else (1.0, {0.0: 1})
+    priors = [(mass, lift) for mass in masses for lift in lifts]
+    weights = np.outer(falling ** np.arange(len(masses)), [*lifts.values()]).reshape(-1)
     evidence = [
-        doubted_reward_evidence(belief.rewards, spec.A, mass, counts) for mass in _REWARD_MASSES
+        doubted_reward_evidence(belief.rewards, spec.A, mass, counts, lift) for mass, lift in priors
     ]
-    return _kept(zip(_REWARD_MASSES, _halved(np.array(evidence)), strict=True))
+    shares = _halved(np.array(evidence) + 2.0 * np.log(weights))  # the weights are not halved
+    return _kept(zip(priors, shares, strict=True), _LEAST / len(lifts))
 
 
 def _halved(evidence: np.ndarray) -> np.ndarray:
@@ -220,10 +235,10 @@ def _heaviest(weighted: list[Any]) -> list[Any]:
     return [(max(weighted, key=lambda one: one[1])[0], 1.0)]
 
 
-def _kept(weighted: Any) -> list[Any]:
+def _kept(weighted: Any, least: float = _LEAST) -> list[Any]:
     """The hypotheses with enough weight, with weights that sum to one."""
     kept = [(one, float(share)) for one, share in weighted]
-    least = min(_LEAST, max(share for _, share in kept))
+    least = min(least, max(share for _, share in kept))
     kept = [(one, share) for one, share in kept if share >= least]
     total = sum(share for _, share in kept)
     return [(one, share / total) for one, share in kept]

@@ -7,6 +7,10 @@ at this row; the values of later steps are taken as they are estimated.
 
 The verdict on a row is a word, by a rule whose version the proposal records.
 
+Rule 6: as rule 5, but the usual action of a state, the one tried most, may be better or worse than
+its other actions, because somebody may have chosen it (`learners/hypotheses.py::reward_priors`);
+and before the data say so, it is less likely that actions hardly differ.
+
 Rule 5: as rule 4, with three faults mended (`learners/hypotheses.py`). No hypothesis about the
 prior is left out because there are many others (`weighed`). Rewards that vary little say more of
 how far actions differ, and not less (`said_by_reward`). And where few actions were tried, all that
@@ -52,7 +56,10 @@ LEVEL = 0.05
 IMPROVE, EXPLORE = "IMPROVE", "EXPLORE"
 LIKELY, UNSURE, WORSE, UNTRIED, TRIAL = "LIKELY", "UNSURE", "WORSE", "UNTRIED", "TRIAL"
 BY_INTERVAL, BY_MODEL, BY_WORTH = 1, 2, hypotheses.BY_WORTH
-RULES = BY_INTERVAL, BY_MODEL, BY_WORTH, hypotheses.BY_DOUBT, hypotheses.BY_ALL  # its versions
+RULES = (  # its versions
+    *(BY_INTERVAL, BY_MODEL, BY_WORTH),
+    *(hypotheses.BY_DOUBT, hypotheses.BY_ALL, hypotheses.BY_LIFT),
+)
 Row = tuple[int, int]  # step and state
 
 
