@@ -174,6 +174,8 @@ FIELD = {
     "stage-q": ls.stage_q(c=0.05),
     "stage-q-budget": ls.stage_q(c=0.05, schedule="growth/1.5", switches=11),
     "ucb-advantage": ls.ucb_advantage(c=0.02, reference=20),
+    "fedq-h": ls.fedq_hoeffding(c=0.05, machines=4),
+    "fedq-b-budget": ls.fedq_bernstein(c=0.02, machines=3, clip="remaining", deployments=20),
     "ucbvi": ls.ucbvi(c=0.01),
     "doubling-ucbvi": ls.ucbvi(c=0.01, schedule="growth/2", clip="remaining"),
     "ucbvi-budget": ls.ucbvi(c=0.01, deployments=7, switches=40),

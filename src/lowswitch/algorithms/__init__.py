@@ -4,6 +4,8 @@ These parts are in `lowswitch.algorithms.parts`.
 """
 
 from lowswitch.algorithms.recipes import (
+    fedq_bernstein,
+    fedq_hoeffding,
     few,
     linear,
     linucb,
@@ -26,6 +28,8 @@ from lowswitch.algorithms.recipes import (
 )
 
 __all__ = [
+    "fedq_bernstein",
+    "fedq_hoeffding",
     "few",
     "linear",
     "linucb",

@@ -16,6 +16,7 @@ from lowswitch.algorithms.estimators import (
     Advantage,
     Bonus,
     Estimator,
+    FederatedQ,
     LearnedPosterior,
     NoBonus,
     OwnBonus,
@@ -28,7 +29,15 @@ from lowswitch.algorithms.estimators import (
 from lowswitch.algorithms.fingerprints import is_own, require_repeatable
 from lowswitch.algorithms.meetings import asks
 from lowswitch.algorithms.ridge import Ridge, require_linear
-from lowswitch.algorithms.schedules import Budget, ByVisits, PlainSchedule, Whole, WholePolicy
+from lowswitch.algorithms.schedules import (
+    Budget,
+    ByVisits,
+    PlainSchedule,
+    Rounds,
+    Whole,
+    WholePolicy,
+    plain_schedule,
+)
 from lowswitch.algorithms.text import build, recipe_of, text_by, text_of, without_defaults
 from lowswitch.checks import LARGEST, call_it, is_number, require_count, require_fraction, shown
 from lowswitch.io.archive import UnknownPartError
@@ -41,7 +50,7 @@ PARTS: dict[str, tuple[type, ...]] = {  # subclasses included
 # the compiled code uses the class of these parts and ignores what a subclass overrides
 COMPILED = tuple(
     kind
-    for kind in (*PARTS["estimator"], *PARTS["bonus"], Budget, WholePolicy)
+    for kind in (*PARTS["estimator"], *PARTS["bonus"], Budget, Rounds, WholePolicy)
     if kind not in (FromCounts, OwnBonus, OwnUpdate)
 )
 _NO_NOISE = "compute the result from the arguments alone"
@@ -111,6 +120,14 @@ class Algorithm:
                 f"data={data!r} is updated at visit counts, so the schedule must use "
                 f"visit counts, not {shown(schedule)}"
             )
+        if isinstance(estimator, FederatedQ) != isinstance(plain_schedule(schedule), Rounds):
+            raise ValueError(
+                "FederatedQ and the schedule Rounds need each other, not"
+                f" {type(estimator).__name__} and {shown(schedule)}; use"
+                " ls.fedq_hoeffding(machines=M)"
+            )
+        if len(self.scales) > 1 and isinstance(estimator, FederatedQ):
+            raise ValueError("mixtures of FederatedQ are not supported; leave scales out")
         if len(self.scales) > 1 and isinstance(estimator, QLearning | OwnUpdate):
             _require_unmixed(estimator, self.bonus)
         if isinstance(estimator, Ridge):
@@ -146,7 +163,7 @@ class Algorithm:
         """
         size = {"horizon": horizon, "states": states, "actions": actions, "episodes": episodes}
         schedule = self.schedule
-        plain = schedule.schedule if isinstance(schedule, Budget) else schedule
+        plain = plain_schedule(schedule)
         by_visits = isinstance(plain, ByVisits | WholePolicy)
         if getattr(self.estimator, "pooled", False) is not True or not by_visits:
             return schedule.refresh_bound(**size)
@@ -223,7 +240,7 @@ class Algorithm:
 
         A part of your own has the entry of its attribute `citation`, if you give its class one.
         """
-        schedule = self.schedule.schedule if isinstance(self.schedule, Budget) else self.schedule
+        schedule = plain_schedule(self.schedule)
         keys = keys_of(schedule, self.estimator, self.bonus)
         own = [str(getattr(type(part), "citation", "")).strip() for part in self.own_parts]
         return "\n\n".join([*map(entry_of, keys or [LIBRARY]), *filter(None, own)])

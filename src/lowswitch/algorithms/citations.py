@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 NEURIPS = "Advances in Neural Information Processing Systems"
 ICML = "International Conference on Machine Learning"
+ICLR = "International Conference on Learning Representations"
 COLT = "Conference on Learning Theory"
 JMLR = "Journal of Machine Learning Research"
 
@@ -64,6 +65,13 @@ PAPERS = {
         booktitle=NEURIPS,
         volume="33",
         eprint="2004.10019",
+    ),
+    "zheng2024federated": Paper(
+        "Federated {Q}-Learning: Linear Regret Speedup with Low Communication Cost",
+        "Zheng, Zhong and Gao, Fengyu and Xue, Lingzhou and Yang, Jing",
+        2024,
+        booktitle=ICLR,
+        eprint="2312.15023",
     ),
     "azar2017minimax": Paper(
         "Minimax Regret Bounds for Reinforcement Learning",
@@ -184,6 +192,7 @@ _SOURCES = {
     "QLearning": ("jin2018q",),
     "StageQLearning": ("zhang2020almost",),
     "Advantage": ("zhang2020almost",),
+    "FederatedQ": ("zheng2024federated",),
     "ChernoffHoeffding": ("azar2017minimax",),
     "BernsteinFreedman": ("azar2017minimax",),
     "MonotonicBernstein": ("zhang2024settling",),

@@ -107,6 +107,14 @@ class Advantage(_Clipped):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FederatedQ(_Clipped):
+    """Model-free estimates that learn at the end of a round what all machines saw in it: FedQ.
+
+    Zheng, Gao, Xue, Yang 2024. The schedule `Rounds` ends the rounds.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class Planning(_Clipped):
     """Optimistic backward induction on counts.
 
@@ -384,6 +392,7 @@ Estimator = (
     | OwnUpdate
     | StageQLearning
     | Advantage
+    | FederatedQ
     | Planning
     | Posterior
     | LearnedPosterior
@@ -411,6 +420,7 @@ BONUSES: dict[type, tuple[type, ...]] = {  # the bonuses that fit each estimator
     OwnUpdate: (Hoeffding, Bernstein, OwnBonus, NoBonus),
     StageQLearning: (Hoeffding,),
     Advantage: (AdvantageBonus,),
+    FederatedQ: (Hoeffding, Bernstein),
     Planning: (
         ChernoffHoeffding,
         BernsteinFreedman,

@@ -340,6 +340,33 @@ class EveryEpisodes(Whole):
         return episodes // self.episodes
 
 
+@dataclass(frozen=True)
+class Rounds(Whole):
+    """All rows may change after a round of M machines: Zheng, Gao, Xue, Yang 2024, Algorithm 2.
+
+    Episode k is played by machine k mod M. In a round all machines play one policy, each the same
+    number of episodes. The round ends once some machine has visited some (h, x, a)
+    max{1, floor(N / (M H (H + 1)))} times in it, where N counts the visits of all machines before
+    the round.
+    """
+
+    machines: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "machines", require_count("machines", self.machines))
+
+    def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
+        """H S A (i_0 + log(K / i_0) / log(1 + 1 / i_0) + 1), i_0 = 2 M H (H + 1), at most K / M.
+
+        The argument of Zheng et al. 2024, Theorem 4.2: one (h, x, a) ends each round. Its visits
+        grow by at least 1 up to i_0 visits, and by the factor 1 + 1 / i_0 after that.
+        """
+        first = 2 * self.machines * horizon * (horizon + 1)
+        later = max(0.0, math.log(episodes / first) / math.log1p(1 / first) + 1)
+        most = min(episodes, first) + math.floor(later + 1e-9)
+        return min(episodes // self.machines, horizon * states * actions * most)
+
+
 # ---- a budget on either --------------------------------------------------------------------------
 
 Last = Literal["usual", "greedy", "exploit"]
@@ -424,3 +451,8 @@ class Budget(Schedule):
 
 
 PlainSchedule = ByVisits | Whole
+
+
+def plain_schedule(schedule: Schedule) -> Schedule:
+    """The schedule without its budget."""
+    return schedule.schedule if isinstance(schedule, Budget) else schedule

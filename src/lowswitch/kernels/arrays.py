@@ -52,6 +52,22 @@ STAGE_CELL = np.dtype(
         ("advantage_squares", "f8"),
     ]
 )
+FEDERATED_CELL = np.dtype(
+    [
+        *CELL.descr,  # due: the visits of one machine that end a round
+        ("begin", "i8"),  # visits before the round
+        ("kept", "f8"),  # weight of the estimate before the round
+        ("total", "f8"),  # sum of reward and next value over the round
+        ("weighted", "f8"),  # the same with the weights of Q-learning
+        ("bonus", "f8"),  # sum of the Hoeffding bonuses with these weights
+    ]
+)
+TURN = np.dtype(
+    [
+        ("machine", "i8"),  # which plays the next episode
+        ("ends", "i8"),  # whether the round ends once the last machine has played its episode
+    ]
+)
 STEP_PLAYED = np.dtype([("state", "i8"), ("action", "i8"), ("reward", "f8")])
 
 # ---- planners ------------------------------------------------------------------------------------
@@ -190,6 +206,34 @@ class StageTables(NamedTuple):
 
     rows: np.ndarray  # [(H + 1) * S]  STAGE_ROW; the last S are the zero after the last step
     cells: np.ndarray  # [H * S * A]  STAGE_CELL
+    clock: np.ndarray  # [1]  CLOCK
+
+
+class FederatedSpec(NamedTuple):
+    """The numbers of FedQ for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    machines: int  # M
+    caps: np.ndarray  # [H]  largest possible value of step h
+    bonus: int  # HOEFFDING or BERNSTEIN
+    c1: float  # scale of the variance part (Bernstein)
+    c2: float  # scale of the Hoeffding part
+    variance_scale: float  # H iota
+    lower_order: float  # (sqrt(H^7 S A) + sqrt(M H^6 S A)) iota
+    hoeffding_scale: float  # H^3 iota
+    timing: Timing
+
+
+class FederatedTables(NamedTuple):
+    """The knowledge of FedQ; `rows` also holds its deployed policy."""
+
+    rows: np.ndarray  # [(H + 1) * S]  ROW; the last S are the zero after the last step
+    cells: np.ndarray  # [H * S * A]  FEDERATED_CELL
+    moments: np.ndarray  # [H * S * A]  MOMENTS, or [0] if no bonus reads them
+    seen: np.ndarray  # [H * S * A * M]  visits of each machine in the round
+    turn: np.ndarray  # [1]  TURN
     clock: np.ndarray  # [1]  CLOCK
 
 

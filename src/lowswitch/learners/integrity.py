@@ -118,12 +118,7 @@ def is_frozen(spec: Any, clock: np.ndarray) -> bool:
 
 
 def require_rows(
-    spec: Any,
-    rows: np.ndarray,
-    cells: np.ndarray,
-    allowed: np.ndarray,
-    told: int | None,
-    frozen: bool,
+    spec: Any, rows: np.ndarray, cells: np.ndarray, allowed: np.ndarray, told: int | None
 ) -> None:
     """Rows [..., H + 1, S] and cells [..., H, S, A] of Q-learners."""
     require_actions("the policy", rows["action"][..., :-1, :], allowed, told)
@@ -131,7 +126,6 @@ def require_rows(
     require_estimates(cells["q"], rows["value"], spec.caps, allowed, told)
     if told is None:
         return
-    require_due(spec, cells, frozen)
     own = np.arange(spec.A) == rows["action"][..., :-1, :, None]
     others = np.where(own, -np.inf, cells["q"]).max(axis=-1)
     require(rows["best_other"][..., :-1, :] == others, "rows do not know their best estimates")

@@ -13,6 +13,7 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.custom import FromCounts
 from lowswitch.algorithms.estimators import (
     Advantage,
+    FederatedQ,
     L1Ball,
     LearnedPosterior,
     MonotonicBernstein,
@@ -48,6 +49,7 @@ def kind_of(algorithm: Algorithm) -> str:
     """The kind of an algorithm, which gives its point a colour."""
     by_estimator: dict[type, str] = {
         QLearning: "Q-learning",
+        FederatedQ: "Q-learning",
         StageQLearning: "stages",
         Advantage: "stages",
         Posterior: "PSRL",
