@@ -4,6 +4,7 @@ These parts are in `lowswitch.algorithms.parts`.
 """
 
 from lowswitch.algorithms.recipes import (
+    early_settled,
     fedq_bernstein,
     fedq_hoeffding,
     few,
@@ -28,6 +29,7 @@ from lowswitch.algorithms.recipes import (
 )
 
 __all__ = [
+    "early_settled",
     "fedq_bernstein",
     "fedq_hoeffding",
     "few",

@@ -15,6 +15,7 @@ from lowswitch.algorithms.estimators import (
     BONUSES,
     Advantage,
     Bonus,
+    EarlySettled,
     Estimator,
     FederatedQ,
     LearnedPosterior,
@@ -126,8 +127,9 @@ class Algorithm:
                 f" {type(estimator).__name__} and {shown(schedule)}; use"
                 " ls.fedq_hoeffding(machines=M)"
             )
-        if len(self.scales) > 1 and isinstance(estimator, FederatedQ):
-            raise ValueError("mixtures of FederatedQ are not supported; leave scales out")
+        if len(self.scales) > 1 and isinstance(estimator, EarlySettled | FederatedQ):
+            name = type(estimator).__name__
+            raise ValueError(f"mixtures of {name} are not supported; leave scales out")
         if len(self.scales) > 1 and isinstance(estimator, QLearning | OwnUpdate):
             _require_unmixed(estimator, self.bonus)
         if isinstance(estimator, Ridge):

@@ -66,6 +66,15 @@ PAPERS = {
         volume="33",
         eprint="2004.10019",
     ),
+    "li2021breaking": Paper(
+        "Breaking the Sample Complexity Barrier to Regret-Optimal Model-Free Reinforcement"
+        " Learning",
+        "Li, Gen and Shi, Laixi and Chen, Yuxin and Gu, Yuantao and Chi, Yuejie",
+        2021,
+        booktitle=NEURIPS,
+        volume="34",
+        eprint="2110.04645",
+    ),
     "zheng2024federated": Paper(
         "Federated {Q}-Learning: Linear Regret Speedup with Low Communication Cost",
         "Zheng, Zhong and Gao, Fengyu and Xue, Lingzhou and Yang, Jing",
@@ -192,6 +201,7 @@ _SOURCES = {
     "QLearning": ("jin2018q",),
     "StageQLearning": ("zhang2020almost",),
     "Advantage": ("zhang2020almost",),
+    "EarlySettled": ("li2021breaking",),
     "FederatedQ": ("zheng2024federated",),
     "ChernoffHoeffding": ("azar2017minimax",),
     "BernsteinFreedman": ("azar2017minimax",),
@@ -214,6 +224,8 @@ def keys_of(schedule: Any, estimator: Any, bonus: Any) -> list[str]:
     """The keys of the papers behind three parts, without repetition."""
     names = [type(part).__name__ for part in (schedule, estimator, bonus)]
     keys = [key for name in names for key in _SOURCES.get(name, ())]
+    if getattr(estimator, "reference", "") == "settled":
+        keys.append("li2021breaking")
     if getattr(estimator, "data", "") == "all":  # MVP as first published
         keys.insert(0, "zhang2021reinforcement")
     if getattr(schedule, "ends", "") == "minimax":

@@ -27,9 +27,16 @@ Rewards = Literal["bootstrap", "mean"]
 SeenRewards = Literal["seen", "bootstrap", "mean"]
 Learned = Literal["learned"]
 Tested = Literal["tested"]
+Settled = Literal["settled"]
 Memory = int | Literal["states"]  # how many numbers a function may store for each (h, x, a)
 First = Literal["lowest", "auto", "explore"]
 RULE = 2  # the newest version of the decision rules of `few`
+
+
+def require_settle(settle: float) -> float:
+    """A distance of upper and lower values at which references settle."""
+    return require_positive("settle", settle, "1 is the published distance")
+
 
 # ---- estimators ----------------------------------------------------------------------------------
 
@@ -95,15 +102,39 @@ class Advantage(_Clipped):
 
     The reference value of a state is fixed at visit number `reference`. The paper fixes it after
     c_4 S A H^6 iota visits, more than any realistic run has; the default is the value in public
-    code.
+    code. With "settled" it follows the value of the state until this is at most `settle` above a
+    lower value, the rule of Li et al. 2021.
     """
 
     clip: Clip = "remaining"
-    reference: int = 100
+    reference: int | Settled = 100
+    settle: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "reference", require_count("reference", self.reference))
+        object.__setattr__(self, "settle", require_settle(self.settle))
+        if self.reference != "settled":
+            object.__setattr__(self, "reference", require_count("reference", self.reference))
+
+    @property
+    def fixed_at(self) -> int:
+        """The visit that fixes the reference value of a state; 0 if it settles."""
+        return 0 if self.reference == "settled" else self.reference
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlySettled(_Clipped):
+    """Upper and lower estimates, and a reference value for each state: Li et al. 2021.
+
+    The reference value of a state follows its upper value until this is at most `settle` above the
+    lower value. The paper has settle = 1.
+    """
+
+    settle: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "settle", require_settle(self.settle))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,6 +332,11 @@ class AdvantageBonus(_Scaled):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EarlySettledBonus(_Scaled):
+    """The bonuses of Q-EarlySettled-Advantage, scaled by `c`, the c_b of Li et al. 2021."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChernoffHoeffding(_Scaled):
     """c 7 H L / sqrt(n), L = ln(5 S A T / p): Azar, Osband, Munos 2017, Algorithm 3 (UCBVI-CH)."""
 
@@ -392,6 +428,7 @@ Estimator = (
     | OwnUpdate
     | StageQLearning
     | Advantage
+    | EarlySettled
     | FederatedQ
     | Planning
     | Posterior
@@ -404,6 +441,7 @@ Bonus = (
     | OwnBonus
     | Bernstein
     | AdvantageBonus
+    | EarlySettledBonus
     | ChernoffHoeffding
     | BernsteinFreedman
     | MonotonicBernstein
@@ -420,6 +458,7 @@ BONUSES: dict[type, tuple[type, ...]] = {  # the bonuses that fit each estimator
     OwnUpdate: (Hoeffding, Bernstein, OwnBonus, NoBonus),
     StageQLearning: (Hoeffding,),
     Advantage: (AdvantageBonus,),
+    EarlySettled: (EarlySettledBonus,),
     FederatedQ: (Hoeffding, Bernstein),
     Planning: (
         ChernoffHoeffding,

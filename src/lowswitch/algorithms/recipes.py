@@ -22,6 +22,8 @@ from lowswitch.algorithms.estimators import (
     ChernoffHoeffding,
     Clip,
     ConfidenceIntervals,
+    EarlySettled,
+    EarlySettledBonus,
     Estimator,
     FederatedQ,
     First,
@@ -35,6 +37,7 @@ from lowswitch.algorithms.estimators import (
     Posterior,
     QLearning,
     SeenRewards,
+    Settled,
     StageQLearning,
     Tested,
     Unknown,
@@ -328,7 +331,8 @@ def ucb_advantage(
     *,
     c: float = 1.0,
     clip: Clip = "remaining",
-    reference: int = 100,
+    reference: int | Settled = 100,
+    settle: float = 1.0,
     schedule: AnySchedule = "stages",
     **shared: Unpack[Shared],
 ) -> Algorithm:
@@ -341,12 +345,43 @@ def ucb_advantage(
     clip
         The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
     reference
-        The number of visits after which the reference value of a state is fixed.
+        The number of visits after which the reference value of a state is fixed. With "settled" it
+        follows the value of the state until this is at most `settle` above a lower value, the early
+        settling of Li, Shi, Chen, Gu, Chi 2021.
+    settle
+        This distance, which matters only for "settled".
     schedule
         A schedule by visit counts, or its text; see `as_schedule`.
     """
-    advantage = Advantage(clip=clip, reference=reference)
+    advantage = Advantage(clip=clip, reference=reference, settle=settle)
     return assemble(advantage, AdvantageBonus(c=c), schedule, **shared)
+
+
+@recipe("early-settled")
+def early_settled(
+    *,
+    c: float = 1.0,
+    clip: Clip = "horizon",
+    settle: float = 1.0,
+    schedule: AnySchedule = "every",
+    **shared: Unpack[Shared],
+) -> Algorithm:
+    """Q-EarlySettled-Advantage: Li, Shi, Chen, Gu, Chi 2021, Algorithm 1.
+
+    Parameters
+    ----------
+    c
+        The scale c_b of all bonuses. The paper says only that a constant suffices.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    settle
+        The distance of upper and lower value at which the reference value of a state settles.
+    schedule
+        A schedule or its text; see `as_schedule`. As published, a row may change at every visit.
+    """
+    return assemble(
+        EarlySettled(clip=clip, settle=settle), EarlySettledBonus(c=c), schedule, **shared
+    )
 
 
 @recipe("fedq-h")

@@ -37,7 +37,9 @@ STAGE_ROW = np.dtype(
     [
         *ROW.descr,
         ("reference", "f8"),  # the value that successors' values are compared with
-        ("visits", "i8"),  # counted only with a reference, which they fix
+        ("visits", "i8"),  # counted only with a reference, which they may fix
+        ("lower", "f8"),  # pessimistic value of the state, by which a reference may settle
+        ("settled", "i8"),  # whether a reference that settles stays as it is
     ]
 )
 STAGE_CELL = np.dtype(
@@ -50,6 +52,29 @@ STAGE_CELL = np.dtype(
         ("reference_squares", "f8"),
         ("advantage", "f8"),  # sum of (value - reference) of the successors, over the stage
         ("advantage_squares", "f8"),
+        ("lower", "f8"),  # pessimistic estimate
+        ("lower_total", "f8"),  # sum of reward and pessimistic next value over the stage
+    ]
+)
+SETTLED_ROW = np.dtype(
+    [
+        *ROW.descr,
+        ("lower", "f8"),  # pessimistic value of the state
+        ("reference", "f8"),  # the value that successors' values are compared with
+        ("settled", "i8"),  # whether the reference stays as it is
+    ]
+)
+SETTLED_CELL = np.dtype(
+    [
+        *CELL.descr,  # q: the least of all upper estimates so far
+        ("upper", "f8"),  # optimistic Q-learning
+        ("lower", "f8"),  # pessimistic Q-learning
+        ("by_reference", "f8"),  # the estimate from references and advantages
+        ("reference", "f8"),  # mean of the reference values of the successors
+        ("reference_squares", "f8"),
+        ("advantage", "f8"),  # of (value - reference), with the weights of Q-learning
+        ("advantage_squares", "f8"),
+        ("width", "f8"),  # B after the last visit
     ]
 )
 FEDERATED_CELL = np.dtype(
@@ -195,7 +220,9 @@ class StageSpec(NamedTuple):
     caps: np.ndarray  # [H]  largest possible value of step h
     c: float  # scale of the bonus
     iota: float
-    reference: int  # visits to a row after which its reference value is fixed; -1: no reference
+    # visits to a row after which its reference value is fixed; 0: it settles; -1: no reference
+    reference: int
+    settle: float  # the distance of upper and lower value at which it settles
     every_until: int  # every visit count up to here ends a stage
     later: np.ndarray  # [n]  and these after that, sorted; the last is NEVER
     timing: Timing
@@ -206,6 +233,30 @@ class StageTables(NamedTuple):
 
     rows: np.ndarray  # [(H + 1) * S]  STAGE_ROW; the last S are the zero after the last step
     cells: np.ndarray  # [H * S * A]  STAGE_CELL
+    clock: np.ndarray  # [1]  CLOCK
+
+
+class SettledSpec(NamedTuple):
+    """The numbers of Q-EarlySettled-Advantage for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    caps: np.ndarray  # [H]  largest possible value of step h
+    c: float  # scale of the bonuses
+    iota: float
+    hoeffding_scale: float  # H^3 iota
+    settle: float  # the distance of upper and lower value at which a reference settles
+    every_until: int  # every visit count up to here is a trigger
+    later: np.ndarray  # [n]  the triggers after that, sorted; the last is NEVER
+    timing: Timing
+
+
+class SettledTables(NamedTuple):
+    """The knowledge of such a learner; `rows` also holds its deployed policy."""
+
+    rows: np.ndarray  # [(H + 1) * S]  SETTLED_ROW; the last S are the zero after the last step
+    cells: np.ndarray  # [H * S * A]  SETTLED_CELL
     clock: np.ndarray  # [1]  CLOCK
 
 

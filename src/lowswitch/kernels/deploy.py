@@ -20,6 +20,7 @@ from lowswitch.kernels.arrays import (
     MixtureSpec,
     PlanSpec,
     RowSpec,
+    SettledSpec,
     StageSpec,
 )
 from lowswitch.kernels.compile import NOTHING, entry, inline, part
@@ -30,6 +31,7 @@ from lowswitch.kernels.mixtures import learn_together, note_gap, note_step
 from lowswitch.kernels.noise import noise, uniform
 from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, own_best, set_own
 from lowswitch.kernels.schedule import freeze_if_spent, next_growth, refresh_is_due
+from lowswitch.kernels.settled import digest_settled
 from lowswitch.kernels.stages import digest_stage
 from lowswitch.kernels.targets import differs, make_wanted, states_at_stake
 
@@ -84,6 +86,7 @@ learn_step = by_kind(
     {
         RowSpec: digest_row,
         StageSpec: digest_stage_row,
+        SettledSpec: digest_settled,
         FederatedSpec: note_round_visit,
         PlanSpec: note_visit,
         MixtureSpec: note_step,

@@ -13,6 +13,7 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.custom import FromCounts
 from lowswitch.algorithms.estimators import (
     Advantage,
+    EarlySettled,
     FederatedQ,
     L1Ball,
     LearnedPosterior,
@@ -49,6 +50,7 @@ def kind_of(algorithm: Algorithm) -> str:
     """The kind of an algorithm, which gives its point a colour."""
     by_estimator: dict[type, str] = {
         QLearning: "Q-learning",
+        EarlySettled: "Q-learning",
         FederatedQ: "Q-learning",
         StageQLearning: "stages",
         Advantage: "stages",
