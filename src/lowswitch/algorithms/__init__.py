@@ -5,7 +5,9 @@ These parts are in `lowswitch.algorithms.parts`.
 
 from lowswitch.algorithms.recipes import (
     early_settled,
+    fedq_advantage,
     fedq_bernstein,
+    fedq_early_settled,
     fedq_hoeffding,
     few,
     linear,
@@ -30,7 +32,9 @@ from lowswitch.algorithms.recipes import (
 
 __all__ = [
     "early_settled",
+    "fedq_advantage",
     "fedq_bernstein",
+    "fedq_early_settled",
     "fedq_hoeffding",
     "few",
     "linear",

@@ -17,7 +17,9 @@ from lowswitch.algorithms.estimators import (
     Bonus,
     EarlySettled,
     Estimator,
+    FederatedAdvantage,
     FederatedQ,
+    FederatedSettled,
     LearnedPosterior,
     NoBonus,
     OwnBonus,
@@ -35,6 +37,7 @@ from lowswitch.algorithms.schedules import (
     ByVisits,
     PlainSchedule,
     Rounds,
+    StageRounds,
     Whole,
     WholePolicy,
     plain_schedule,
@@ -51,11 +54,17 @@ PARTS: dict[str, tuple[type, ...]] = {  # subclasses included
 # the compiled code uses the class of these parts and ignores what a subclass overrides
 COMPILED = tuple(
     kind
-    for kind in (*PARTS["estimator"], *PARTS["bonus"], Budget, Rounds, WholePolicy)
+    for kind in (*PARTS["estimator"], *PARTS["bonus"], Budget, Rounds, StageRounds, WholePolicy)
     if kind not in (FromCounts, OwnBonus, OwnUpdate)
 )
 _NO_NOISE = "compute the result from the arguments alone"
 _NOISE = {"estimator": "take noise from counts.generator"}
+# the schedules of estimators that learn at the end of a round
+ROUNDS: dict[type, type] = {
+    FederatedQ: Rounds,
+    FederatedAdvantage: StageRounds,
+    FederatedSettled: Rounds,
+}
 _DECORATORS = {"estimator": "update", "bonus": "bonus"}
 
 
@@ -121,13 +130,8 @@ class Algorithm:
                 f"data={data!r} is updated at visit counts, so the schedule must use "
                 f"visit counts, not {shown(schedule)}"
             )
-        if isinstance(estimator, FederatedQ) != isinstance(plain_schedule(schedule), Rounds):
-            raise ValueError(
-                "FederatedQ and the schedule Rounds need each other, not"
-                f" {type(estimator).__name__} and {shown(schedule)}; use"
-                " ls.fedq_hoeffding(machines=M)"
-            )
-        if len(self.scales) > 1 and isinstance(estimator, EarlySettled | FederatedQ):
+        _require_rounds(estimator, schedule)
+        if len(self.scales) > 1 and isinstance(estimator, (EarlySettled, *ROUNDS)):
             name = type(estimator).__name__
             raise ValueError(f"mixtures of {name} are not supported; leave scales out")
         if len(self.scales) > 1 and isinstance(estimator, QLearning | OwnUpdate):
@@ -294,6 +298,19 @@ def _require_read_bonus(update: OwnUpdate, bonus: Bonus) -> None:
         raise UnknownPartError(
             f"{name} does not ask for `bonus`, so {shown(bonus)} would change nothing; pass"
             f" bonus=ls.parts.NoBonus(), or give {name} an argument called bonus"
+        )
+
+
+def _require_rounds(estimator: Estimator, schedule: PlainSchedule | Budget) -> None:
+    """Check that learners of rounds, and only they, have their schedule."""
+    needed, plain = ROUNDS.get(type(estimator)), plain_schedule(schedule)
+    if needed is None and isinstance(plain, tuple(ROUNDS.values())):
+        names = " or ".join(kind.__name__ for kind in ROUNDS)
+        raise ValueError(f"{shown(plain)} is for {names}, not for {type(estimator).__name__}")
+    if needed is not None and not isinstance(plain, needed):
+        raise ValueError(
+            f"{type(estimator).__name__} learns at the end of a round, so its schedule must be"
+            f" {needed.__name__}(machines), not {shown(schedule)}"
         )
 
 

@@ -82,6 +82,22 @@ PAPERS = {
         booktitle=ICLR,
         eprint="2312.15023",
     ),
+    "zheng2025federated": Paper(
+        "Federated {Q}-Learning with Reference-Advantage Decomposition: Almost Optimal Regret and"
+        " Logarithmic Communication Cost",
+        "Zheng, Zhong and Zhang, Haochen and Xue, Lingzhou",
+        2025,
+        booktitle=ICLR,
+        eprint="2405.18795",
+    ),
+    "zhang2025regret": Paper(
+        "Regret-Optimal {Q}-Learning with Low Cost for Single-Agent and Federated Reinforcement"
+        " Learning",
+        "Zhang, Haochen and Zheng, Zhong and Xue, Lingzhou",
+        2025,
+        booktitle=NEURIPS,
+        eprint="2506.04626",
+    ),
     "azar2017minimax": Paper(
         "Minimax Regret Bounds for Reinforcement Learning",
         "Azar, Mohammad Gheshlaghi and Osband, Ian and Munos, R{\\'e}mi",
@@ -203,6 +219,8 @@ _SOURCES = {
     "Advantage": ("zhang2020almost",),
     "EarlySettled": ("li2021breaking",),
     "FederatedQ": ("zheng2024federated",),
+    "FederatedAdvantage": ("zheng2025federated",),
+    "FederatedSettled": ("zhang2025regret", "li2021breaking"),
     "ChernoffHoeffding": ("azar2017minimax",),
     "BernsteinFreedman": ("azar2017minimax",),
     "MonotonicBernstein": ("zhang2024settling",),

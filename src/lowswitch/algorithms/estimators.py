@@ -32,12 +32,6 @@ Memory = int | Literal["states"]  # how many numbers a function may store for ea
 First = Literal["lowest", "auto", "explore"]
 RULE = 2  # the newest version of the decision rules of `few`
 
-
-def require_settle(settle: float) -> float:
-    """A distance of upper and lower values at which references settle."""
-    return require_positive("settle", settle, "1 is the published distance")
-
-
 # ---- estimators ----------------------------------------------------------------------------------
 
 
@@ -97,22 +91,22 @@ class StageQLearning(_Clipped):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Advantage(_Clipped):
-    """Stages, and a reference value for each state: Zhang, Zhou, Ji 2020, Algorithm 1.
-
-    The reference value of a state is fixed at visit number `reference`. The paper fixes it after
-    c_4 S A H^6 iota visits, more than any realistic run has; the default is the value in public
-    code. With "settled" it follows the value of the state until this is at most `settle` above a
-    lower value, the rule of Li et al. 2021.
-    """
-
-    clip: Clip = "remaining"
-    reference: int | Settled = 100
+class _Settling(_Clipped):
     settle: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "settle", require_settle(self.settle))
+        way_out = "1 is the published distance of upper and lower values"
+        object.__setattr__(self, "settle", require_positive("settle", self.settle, way_out))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Referring(_Settling):
+    clip: Clip = "remaining"
+    reference: int | Settled = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.reference != "settled":
             object.__setattr__(self, "reference", require_count("reference", self.reference))
 
@@ -123,18 +117,23 @@ class Advantage(_Clipped):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EarlySettled(_Clipped):
+class Advantage(_Referring):
+    """Stages, and a reference value for each state: Zhang, Zhou, Ji 2020, Algorithm 1.
+
+    The reference value of a state is fixed at visit number `reference`. The paper fixes it after
+    c_4 S A H^6 iota visits, more than any realistic run has; the default is the value in public
+    code. With "settled" it follows the value of the state until this is at most `settle` above a
+    lower value, the rule of Li et al. 2021.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlySettled(_Settling):
     """Upper and lower estimates, and a reference value for each state: Li et al. 2021.
 
     The reference value of a state follows its upper value until this is at most `settle` above the
     lower value. The paper has settle = 1.
     """
-
-    settle: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "settle", require_settle(self.settle))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +141,23 @@ class FederatedQ(_Clipped):
     """Model-free estimates that learn at the end of a round what all machines saw in it: FedQ.
 
     Zheng, Gao, Xue, Yang 2024. The schedule `Rounds` ends the rounds.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedAdvantage(_Referring):
+    """`Advantage` in rounds of several machines: FedQ-Advantage, Zheng, Zhang, Xue 2025.
+
+    Stages end, and references are fixed, at the end of a round. The schedule `StageRounds` ends the
+    rounds.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedSettled(_Settling):
+    """`EarlySettled` in rounds of one or several machines, after Zhang, Zheng, Xue 2025.
+
+    The schedule `Rounds` ends the rounds.
     """
 
 
@@ -430,6 +446,8 @@ Estimator = (
     | Advantage
     | EarlySettled
     | FederatedQ
+    | FederatedAdvantage
+    | FederatedSettled
     | Planning
     | Posterior
     | LearnedPosterior
@@ -460,6 +478,8 @@ BONUSES: dict[type, tuple[type, ...]] = {  # the bonuses that fit each estimator
     Advantage: (AdvantageBonus,),
     EarlySettled: (EarlySettledBonus,),
     FederatedQ: (Hoeffding, Bernstein),
+    FederatedAdvantage: (AdvantageBonus,),
+    FederatedSettled: (EarlySettledBonus,),
     Planning: (
         ChernoffHoeffding,
         BernsteinFreedman,

@@ -25,7 +25,9 @@ from lowswitch.algorithms.estimators import (
     EarlySettled,
     EarlySettledBonus,
     Estimator,
+    FederatedAdvantage,
     FederatedQ,
+    FederatedSettled,
     First,
     Hoeffding,
     L1Ball,
@@ -44,7 +46,7 @@ from lowswitch.algorithms.estimators import (
 )
 from lowswitch.algorithms.meetings import Asked
 from lowswitch.algorithms.ridge import Draws, Drift, Ellipsoid, Link, Ridge, Sampled, Width
-from lowswitch.algorithms.schedules import UCB2, EveryVisit, Last, Rounds, Visits
+from lowswitch.algorithms.schedules import UCB2, EveryVisit, Last, Rounds, StageRounds, Visits
 from lowswitch.algorithms.text import (
     AnyScales,
     AnySchedule,
@@ -433,6 +435,74 @@ def fedq_bernstein(
         M, the number of machines. `episodes` counts the episodes of all of them together.
     """
     return assemble(FederatedQ(clip=clip), _bernstein(c, c1, c2), Rounds(machines), **shared)
+
+
+@recipe("fedq-advantage")
+def fedq_advantage(
+    *,
+    c: float = 1.0,
+    clip: Clip = "remaining",
+    reference: int | Settled = 100,
+    settle: float = 1.0,
+    machines: int = 1,
+    **shared: Unpack[Shared],
+) -> Algorithm:
+    """FedQ-Advantage: Zheng, Zhang, Xue 2025, Algorithms 1 and 2.
+
+    The rounds and stages are the paper's. The constants of its bonus are not, because we could not
+    read them: both bonuses are those of UCB-Advantage (Zhang, Zhou, Ji 2020), on the visits of all
+    machines, as in public code.
+
+    Parameters
+    ----------
+    c
+        The scale of both bonuses.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    reference
+        The number of visits of all machines after which the reference value of a state is fixed, or
+        "settled"; see `ucb_advantage`.
+    settle
+        The distance of upper and lower value at which a reference settles, which matters only for
+        "settled".
+    machines
+        M, the number of machines. `episodes` counts the episodes of all of them together.
+    """
+    estimator = FederatedAdvantage(clip=clip, reference=reference, settle=settle)
+    return assemble(estimator, AdvantageBonus(c=c), StageRounds(machines), **shared)
+
+
+@recipe("fedq-early-settled")
+def fedq_early_settled(
+    *,
+    c: float = 1.0,
+    clip: Clip = "horizon",
+    settle: float = 1.0,
+    machines: int = 1,
+    **shared: Unpack[Shared],
+) -> Algorithm:
+    """Q-EarlySettled-Advantage with few changes, after Zhang, Zheng, Xue 2025.
+
+    Of that paper we could read the abstract and what machines are sent: policy, visits, upper and
+    lower values and references. So this variant combines the estimates of Li, Shi, Chen, Gu, Chi
+    2021, Algorithm 1, with the rounds and weights of FedQ (Zheng, Gao, Xue, Yang 2024); references
+    settle at the end of a round. It may differ from the paper's in details. No regret is proved for
+    this variant.
+
+    Parameters
+    ----------
+    c
+        The scale c_b of all bonuses.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    settle
+        The distance of upper and lower value at which the reference value of a state settles.
+    machines
+        M, the number of machines. `episodes` counts the episodes of all of them together. One
+        machine is the form for a single agent.
+    """
+    estimator = FederatedSettled(clip=clip, settle=settle)
+    return assemble(estimator, EarlySettledBonus(c=c), Rounds(machines), **shared)
 
 
 # ---- planning ------------------------------------------------------------------------------------

@@ -77,14 +77,33 @@ SETTLED_CELL = np.dtype(
         ("width", "f8"),  # B after the last visit
     ]
 )
-FEDERATED_CELL = np.dtype(
+ROUND = [
+    ("round", "i8"),  # visits before the round
+]
+SUMS = [
+    *ROUND,
+    ("kept", "f8"),  # weight of the estimate before the round
+    ("total", "f8"),  # sum of reward and next value over the round
+    ("bonus", "f8"),  # sum of the Hoeffding bonuses over the round, with the weights of Q-learning
+]
+# of machines, in which `due` is the number of visits of one machine that end a round
+FEDERATED_CELL = np.dtype([*CELL.descr, *SUMS])
+FEDERATED_STAGE_CELL = np.dtype(
     [
-        *CELL.descr,  # due: the visits of one machine that end a round
-        ("begin", "i8"),  # visits before the round
-        ("kept", "f8"),  # weight of the estimate before the round
-        ("total", "f8"),  # sum of reward and next value over the round
-        ("weighted", "f8"),  # the same with the weights of Q-learning
-        ("bonus", "f8"),  # sum of the Hoeffding bonuses with these weights
+        *STAGE_CELL.descr,
+        *ROUND,
+        ("before", "i8"),  # visits in the stage before this one
+    ]
+)
+FEDERATED_SETTLED_CELL = np.dtype(
+    [
+        *SETTLED_CELL.descr,  # of which reference and reference_squares are sums
+        *SUMS,
+        ("reward", "f8"),  # sums over the round, of rewards,
+        ("lower_total", "f8"),  # of reward and pessimistic next value,
+        ("gain", "f8"),  # of (value - reference) of the successors,
+        ("gain_squares", "f8"),  # of its squares,
+        ("rest", "f8"),  # and of 1 / n^(3/4), with the weights of Q-learning
     ]
 )
 TURN = np.dtype(
@@ -283,6 +302,46 @@ class FederatedTables(NamedTuple):
     rows: np.ndarray  # [(H + 1) * S]  ROW; the last S are the zero after the last step
     cells: np.ndarray  # [H * S * A]  FEDERATED_CELL
     moments: np.ndarray  # [H * S * A]  MOMENTS, or [0] if no bonus reads them
+    seen: np.ndarray  # [H * S * A * M]  visits of each machine in the round
+    turn: np.ndarray  # [1]  TURN
+    clock: np.ndarray  # [1]  CLOCK
+
+
+class FederatedStageSpec(NamedTuple):
+    """The numbers of FedQ-Advantage for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    machines: int  # M
+    caps: np.ndarray  # [H]  largest possible value of step h
+    c: float  # scale of the bonuses
+    iota: float
+    reference: int  # visits to a row after which its reference value is fixed; 0: it settles
+    settle: float  # the distance of upper and lower value at which it settles
+    timing: Timing
+
+
+class FederatedSettledSpec(NamedTuple):
+    """The numbers of Q-EarlySettled-Advantage in rounds for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    machines: int  # M
+    caps: np.ndarray  # [H]  largest possible value of step h
+    c: float  # scale of the bonuses
+    iota: float
+    hoeffding_scale: float  # H^3 iota
+    settle: float  # the distance of upper and lower value at which a reference settles
+    timing: Timing
+
+
+class FederatedReferenceTables(NamedTuple):
+    """The knowledge of both; `rows` also holds the deployed policy."""
+
+    rows: np.ndarray  # [(H + 1) * S]  STAGE_ROW or SETTLED_ROW; the last S are zero
+    cells: np.ndarray  # [H * S * A]  FEDERATED_STAGE_CELL or FEDERATED_SETTLED_CELL
     seen: np.ndarray  # [H * S * A * M]  visits of each machine in the round
     turn: np.ndarray  # [1]  TURN
     clock: np.ndarray  # [1]  CLOCK

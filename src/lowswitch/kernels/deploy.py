@@ -16,7 +16,9 @@ from lowswitch.kernels.arrays import (
     STATE,
     STEP,
     WAITING,
+    FederatedSettledSpec,
     FederatedSpec,
+    FederatedStageSpec,
     MixtureSpec,
     PlanSpec,
     RowSpec,
@@ -25,7 +27,12 @@ from lowswitch.kernels.arrays import (
 )
 from lowswitch.kernels.compile import NOTHING, entry, inline, part
 from lowswitch.kernels.counts import note_visit, pool_is_full
-from lowswitch.kernels.federated import end_turn, note_round_visit
+from lowswitch.kernels.federated import (
+    end_turn,
+    note_round_visit,
+    note_settled_visit,
+    note_stage_visit,
+)
 from lowswitch.kernels.kinds import always, by_kind, never, of_rows
 from lowswitch.kernels.mixtures import learn_together, note_gap, note_step
 from lowswitch.kernels.noise import noise, uniform
@@ -88,6 +95,8 @@ learn_step = by_kind(
         StageSpec: digest_stage_row,
         SettledSpec: digest_settled,
         FederatedSpec: note_round_visit,
+        FederatedStageSpec: note_stage_visit,
+        FederatedSettledSpec: note_settled_visit,
         PlanSpec: note_visit,
         MixtureSpec: note_step,
     },
@@ -118,6 +127,8 @@ learn_rest = by_kind(
         RowSpec: never,
         StageSpec: never,
         FederatedSpec: end_turn,
+        FederatedStageSpec: end_turn,
+        FederatedSettledSpec: end_turn,
         PlanSpec: never,
         MixtureSpec: all_members_learn,
     },
@@ -129,7 +140,14 @@ lacks_room = by_kind(
 # whether a trigger lets all rows change, not only its own
 wants_anew = by_kind(
     "wants_anew",
-    {RowSpec: never, FederatedSpec: always, PlanSpec: always, MixtureSpec: always},
+    {
+        RowSpec: never,
+        FederatedSpec: always,
+        FederatedStageSpec: always,
+        FederatedSettledSpec: always,
+        PlanSpec: always,
+        MixtureSpec: always,
+    },
 )
 
 

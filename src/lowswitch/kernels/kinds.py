@@ -18,7 +18,7 @@ def by_kind(name, choices):
     def choice(kind):
         if issubclass(kind, OwnSpec):
             return kind.kernels.get(name, choices[RowSpec])
-        return choices.get(kind, choices[RowSpec])
+        return choices[kind if kind in choices else RowSpec]
 
     def chosen(spec, *arguments):
         return choice(type(spec))(spec, *arguments)

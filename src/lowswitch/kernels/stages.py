@@ -43,10 +43,10 @@ def fix_reference(spec, tables, here):
 
 
 @inline
-def note_reference(spec, tables, here, i, there, reward, next_value):
-    """Add a visit to the sums behind the second estimate of UCB-Advantage, and to its row.
+def note_advantage(tables, i, there, reward, next_value):
+    """Add a visit to the sums behind the second estimate of UCB-Advantage and the lower estimate.
 
-    Zhang, Zhou, Ji 2020, Algorithm 1, lines 7, 8 and 17 to 19.
+    Zhang, Zhou, Ji 2020, Algorithm 1, lines 7 and 8.
     """
     cell, reference = tables.cells[i], tables.rows[there]["reference"]
     advantage = next_value - reference
@@ -56,6 +56,15 @@ def note_reference(spec, tables, here, i, there, reward, next_value):
     cell["reference_squares"] = cell["reference_squares"] + reference * reference
     cell["advantage"] = cell["advantage"] + advantage
     cell["advantage_squares"] = cell["advantage_squares"] + advantage * advantage
+
+
+@inline
+def note_reference(spec, tables, here, i, there, reward, next_value):
+    """Add a visit to the sums of its cell and to its row, whose reference it may fix.
+
+    Zhang, Zhou, Ji 2020, Algorithm 1, lines 7, 8 and 17 to 19.
+    """
+    note_advantage(tables, i, there, reward, next_value)
     tables.rows[here]["visits"] = tables.rows[here]["visits"] + 1
     fix_reference(spec, tables, here)
 

@@ -1,6 +1,14 @@
 """The wanted policy of each kind of learner: which rows it covers, and whether it is deployed."""
 
-from lowswitch.kernels.arrays import FederatedSpec, MixtureSpec, PlanSpec, RowSpec, StageSpec
+from lowswitch.kernels.arrays import (
+    FederatedSettledSpec,
+    FederatedSpec,
+    FederatedStageSpec,
+    MixtureSpec,
+    PlanSpec,
+    RowSpec,
+    StageSpec,
+)
 from lowswitch.kernels.compile import inline, part
 from lowswitch.kernels.federated import end_round
 from lowswitch.kernels.kinds import always, by_kind, of_rows
@@ -88,6 +96,8 @@ make_wanted = by_kind(
         RowSpec: always,
         StageSpec: always,
         FederatedSpec: end_round,
+        FederatedStageSpec: end_round,
+        FederatedSettledSpec: end_round,
         PlanSpec: plan_all,
         MixtureSpec: gather_rows,
     },

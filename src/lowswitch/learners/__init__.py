@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.estimators import EarlySettled, FederatedQ, QLearning
+from lowswitch.algorithms.estimators import EarlySettled, QLearning
 from lowswitch.algorithms.ridge import Ridge
 from lowswitch.learners.knowledge import Knowledge, ProblemSize
 from lowswitch.show.progress import say_when_compiling
@@ -32,8 +32,8 @@ def knowledge_of(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -
         kind = planners.PlannerKnowledge
     elif own.has_functions(algorithm):
         kind = own.OwnKnowledge
-    elif isinstance(algorithm.estimator, FederatedQ):
-        kind = federated.FederatedKnowledge
+    elif type(algorithm.estimator) in federated.KINDS:
+        kind = federated.KINDS[type(algorithm.estimator)]
     elif isinstance(algorithm.estimator, EarlySettled):
         kind = settled.SettledKnowledge
     elif algorithm.members > 1:

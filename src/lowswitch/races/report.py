@@ -14,7 +14,9 @@ from lowswitch.algorithms.custom import FromCounts
 from lowswitch.algorithms.estimators import (
     Advantage,
     EarlySettled,
+    FederatedAdvantage,
     FederatedQ,
+    FederatedSettled,
     L1Ball,
     LearnedPosterior,
     MonotonicBernstein,
@@ -52,6 +54,8 @@ def kind_of(algorithm: Algorithm) -> str:
         QLearning: "Q-learning",
         EarlySettled: "Q-learning",
         FederatedQ: "Q-learning",
+        FederatedSettled: "Q-learning",
+        FederatedAdvantage: "stages",
         StageQLearning: "stages",
         Advantage: "stages",
         Posterior: "PSRL",
