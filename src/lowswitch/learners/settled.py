@@ -41,7 +41,7 @@ class SettledKnowledge(RowKnowledge):
         return other
 
     def _require_more(self, rows: np.ndarray, cells: np.ndarray) -> None:
-        names = [name for name, _ in SETTLED_CELL.descr if name not in ("q", "visits", "due")]
+        names = [name for name in SETTLED_CELL.names or () if name != "q"]
         integrity.require_finite("estimates", *(cells[name] for name in names))
         integrity.require_finite("values", rows["reference"], rows["lower"])
         ends = (rows["lower"][-1] == 0) & (rows["reference"][-1] == 0)
