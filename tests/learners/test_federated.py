@@ -119,7 +119,7 @@ def test_early_settling_in_rounds_by_hand():
 
 def test_the_bound_on_rounds():
     """M = H = 1, so i_0 = 4: rounds that end at 1, 2, 3, 4, 6, 9, 13, 19, ... visits."""
-    bound = ls.parts.Rounds().refresh_bound
+    bound = ls.parts.VisitRounds().refresh_bound
     size = {"horizon": 1, "states": 1, "actions": 1}
     assert bound(**size, episodes=4) == 4
     for episodes in (10, 1_000, 10**6):
@@ -127,7 +127,7 @@ def test_the_bound_on_rounds():
         while (n := n + max(1, n // 2)) <= episodes:
             ends += 1
         assert ends <= bound(**size, episodes=episodes) <= ends * 2.1
-    assert ls.parts.Rounds(10).refresh_bound(**size, episodes=35) == 3
+    assert ls.parts.VisitRounds(10).refresh_bound(**size, episodes=35) == 3
 
 
 # ---- the paper in plain Python -------------------------------------------------------------------
@@ -430,7 +430,7 @@ def test_a_budget_ends_rounds():
                 bonus=ls.parts.Hoeffding(),
                 schedule=ls.parts.Growth(2),
             ),
-            r"its schedule must be Rounds\(machines\)",
+            r"its schedule must be VisitRounds\(machines\)",
         ),
     ],
 )

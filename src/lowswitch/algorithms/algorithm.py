@@ -36,8 +36,8 @@ from lowswitch.algorithms.schedules import (
     Budget,
     ByVisits,
     PlainSchedule,
-    Rounds,
     StageRounds,
+    VisitRounds,
     Whole,
     WholePolicy,
     plain_schedule,
@@ -54,16 +54,23 @@ PARTS: dict[str, tuple[type, ...]] = {  # subclasses included
 # the compiled code uses the class of these parts and ignores what a subclass overrides
 COMPILED = tuple(
     kind
-    for kind in (*PARTS["estimator"], *PARTS["bonus"], Budget, Rounds, StageRounds, WholePolicy)
+    for kind in (
+        *PARTS["estimator"],
+        *PARTS["bonus"],
+        Budget,
+        VisitRounds,
+        StageRounds,
+        WholePolicy,
+    )
     if kind not in (FromCounts, OwnBonus, OwnUpdate)
 )
 _NO_NOISE = "compute the result from the arguments alone"
 _NOISE = {"estimator": "take noise from counts.generator"}
 # the schedules of estimators that learn at the end of a round
 ROUNDS: dict[type, type] = {
-    FederatedQ: Rounds,
+    FederatedQ: VisitRounds,
     FederatedAdvantage: StageRounds,
-    FederatedSettled: Rounds,
+    FederatedSettled: VisitRounds,
 }
 _DECORATORS = {"estimator": "update", "bonus": "bonus"}
 

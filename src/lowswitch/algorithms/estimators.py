@@ -140,7 +140,7 @@ class EarlySettled(_Settling):
 class FederatedQ(_Clipped):
     """Model-free estimates that learn at the end of a round what all machines saw in it: FedQ.
 
-    Zheng, Gao, Xue, Yang 2024. The schedule `Rounds` ends the rounds.
+    Zheng, Gao, Xue, Yang 2024. The schedule `VisitRounds` ends the rounds.
     """
 
 
@@ -157,7 +157,7 @@ class FederatedAdvantage(_Referring):
 class FederatedSettled(_Settling):
     """`EarlySettled` in rounds of one or several machines, after Zhang, Zheng, Xue 2025.
 
-    The schedule `Rounds` ends the rounds.
+    The schedule `VisitRounds` ends the rounds.
     """
 
 

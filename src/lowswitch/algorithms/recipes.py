@@ -46,7 +46,7 @@ from lowswitch.algorithms.estimators import (
 )
 from lowswitch.algorithms.meetings import Asked
 from lowswitch.algorithms.ridge import Draws, Drift, Ellipsoid, Link, Ridge, Sampled, Width
-from lowswitch.algorithms.schedules import UCB2, EveryVisit, Last, Rounds, StageRounds, Visits
+from lowswitch.algorithms.schedules import UCB2, EveryVisit, Last, StageRounds, VisitRounds, Visits
 from lowswitch.algorithms.text import (
     AnyScales,
     AnySchedule,
@@ -404,7 +404,7 @@ def fedq_hoeffding(
     machines
         M, the number of machines. `episodes` counts the episodes of all of them together.
     """
-    return assemble(FederatedQ(clip=clip), Hoeffding(c=c), Rounds(machines), **shared)
+    return assemble(FederatedQ(clip=clip), Hoeffding(c=c), VisitRounds(machines), **shared)
 
 
 @recipe("fedq-b")
@@ -434,7 +434,7 @@ def fedq_bernstein(
     machines
         M, the number of machines. `episodes` counts the episodes of all of them together.
     """
-    return assemble(FederatedQ(clip=clip), _bernstein(c, c1, c2), Rounds(machines), **shared)
+    return assemble(FederatedQ(clip=clip), _bernstein(c, c1, c2), VisitRounds(machines), **shared)
 
 
 @recipe("fedq-advantage")
@@ -502,7 +502,7 @@ def fedq_early_settled(
         machine is the form for a single agent.
     """
     estimator = FederatedSettled(clip=clip, settle=settle)
-    return assemble(estimator, EarlySettledBonus(c=c), Rounds(machines), **shared)
+    return assemble(estimator, EarlySettledBonus(c=c), VisitRounds(machines), **shared)
 
 
 # ---- planning ------------------------------------------------------------------------------------

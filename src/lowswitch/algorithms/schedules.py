@@ -358,7 +358,7 @@ class _OfMachines(Whole):
 
 
 @dataclass(frozen=True)
-class Rounds(_OfMachines):
+class VisitRounds(_OfMachines):
     """All rows may change after a round of M machines: Zheng, Gao, Xue, Yang 2024, Algorithm 2.
 
     Episode k is played by machine k mod M. In a round all machines play one policy, each the same
@@ -382,7 +382,7 @@ class Rounds(_OfMachines):
 class StageRounds(_OfMachines):
     """All rows may change after a round of M machines: Zheng, Zhang, Xue 2025, Algorithm 2.
 
-    As `Rounds`, but the visits of one machine that end a round depend on the stage of the
+    As `VisitRounds`, but the visits of one machine that end a round depend on the stage of the
     (h, x, a). A stage ends with a round once all machines together have M H visits in it, or
     1 + 1/H times as many as in the stage before. With m visits in the stage before the round, and n
     in the stage before this one, they are ceil((n - m) / M) while m <= (1 - 1/H) n,

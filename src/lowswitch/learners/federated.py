@@ -14,7 +14,7 @@ from lowswitch.algorithms.estimators import (
     FederatedQ,
     FederatedSettled,
 )
-from lowswitch.algorithms.schedules import Rounds, StageRounds, plain_schedule
+from lowswitch.algorithms.schedules import StageRounds, VisitRounds, plain_schedule
 from lowswitch.kernels.arrays import (
     CLOCK,
     FEDERATED_CELL,
@@ -205,7 +205,7 @@ KINDS: dict[type, type[FederatedKnowledge]] = {
 def _shared(algorithm: Algorithm, size: ProblemSize) -> dict[str, Any]:
     """The numbers that all learners of rounds have."""
     rounds, estimator, (H, S, A, _) = plain_schedule(algorithm.schedule), algorithm.estimator, size
-    assert isinstance(rounds, Rounds | StageRounds)
+    assert isinstance(rounds, VisitRounds | StageRounds)
     assert isinstance(estimator, FederatedQ | FederatedAdvantage | FederatedSettled)
     timing = timing_of(algorithm.schedule, size, replans=False)
     caps = estimator.caps(H)
