@@ -177,7 +177,8 @@ def test_unknown_clip():
         (
             "zzz",
             (
-                "unknown algorithm 'zzz'; the known ones are few, linear, linucb, mbie, mvp, orlc,"
+                "unknown algorithm 'zzz'; the known ones are early-settled, fedq-advantage, fedq-b,"
+                " fedq-early-settled, fedq-h, few, linear, linucb, mbie, mvp, orlc,"
                 " psrl, q-b, q-h, rmax, stage-q, ucb-advantage, ucb-b, ucb-h, ucb2-b"
             ),
         ),
