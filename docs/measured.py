@@ -1,6 +1,7 @@
 """What the pages say of the benchmarks, from the files in docs/numbers."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ FIELD = {
     "ucb-advantage": "UCB-Advantage",
 }
 SMALL = 20  # states
+_HIGH = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SHOWN = ("proposals", "runs")
 _SUMS = ("equal", "different")  # of all families
 
@@ -33,6 +35,7 @@ def values() -> dict[str, str]:
     ledgers |= of_bounds(load("bounds")) | of_feature_evidence(load("feature_evidence"))
     logs = of_evaluation(load("evaluation"))
     prices = of_prices(load("price")) | of_sb3(load("sb3"))
+    logs |= of_federated(load("federated"))
     own = of_own(load("own")) | of_stuck(load("stuck")) | of_rows(load("rows")) | of_bench()
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices | own
 
@@ -141,6 +144,37 @@ def of_rows(found: dict[str, Any]) -> dict[str, str]:
     return {
         "rows/table": table(("learner", *found["results"]), rows, left=1),
         "rows/setting": f"{setting['episodes']:,} episodes, {setting['seeds']} seeds",
+    }
+
+
+def of_federated(found: dict[str, Any]) -> dict[str, str]:
+    """Regret of learners of rounds over log T, and how many rounds they have."""
+    points, lengths = (
+        [
+            f"10{str(round(math.log10(number))).translate(_HIGH)}"
+            for number in found["setting"][name]
+        ]
+        for name in ("points", "lengths")
+    )
+    header = ("(H, S, A)", "learner", f"regret / log T at K = {points[0]}", *points[1:])
+    header += (f"rounds at {lengths[0]}", *lengths[1:], "bound")
+    rows = [
+        (
+            size,
+            f"`{learner}`",
+            *(
+                f"{ratio:,.1f} ± {error:,.1f}"
+                for ratio, error in zip(row["ratio"], row["error"], strict=True)
+            ),
+            *(f"{rounds:,.0f}" for rounds in row["rounds"]),
+            f"{row['bound'][-1]:,.0f}",
+        )
+        for size, results in found["results"].items()
+        for learner, row in results.items()
+    ]
+    return {
+        "federated/table": table(header, rows, left=2),
+        "federated/seeds": str(found["setting"]["seeds"]),
     }
 
 

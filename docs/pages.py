@@ -22,6 +22,7 @@ _DOCS = (
     "evaluation",
     "choosing",
     "adding",
+    "algorithms",
     "bench",
     "ledger",
     "evidence",

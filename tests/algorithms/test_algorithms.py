@@ -19,6 +19,10 @@ EXAMPLES = [
     ls.q_bernstein(c1=0.3, schedule=ls.parts.Grid("minimax", 5)),
     ls.stage_q(c=0.1, schedule=ls.parts.Growth(3)),
     ls.ucb_advantage(c=0.1, reference=7, deployments=1),
+    ls.ucb_advantage(c=0.1, reference="settled", settle=0.25),
+    ls.early_settled(c=0.1, settle=2, schedule="growth/2"),
+    ls.fedq_bernstein(c1=0.3, machines=10, deployments=4),
+    ls.fedq_advantage(reference="settled", machines=3),
     ls.ucbvi(c=0.1, pooled=True, schedule="grid/geometric/12"),
     ls.ucbvi_bernstein(c=0.1, schedule=ls.parts.Grid((10, 100, 1000))),
     ls.mvp(c=0.01, data="all", schedule=ls.parts.Visits((1, 5, 25))),
@@ -173,7 +177,8 @@ def test_unknown_clip():
         (
             "zzz",
             (
-                "unknown algorithm 'zzz'; the known ones are few, linear, linucb, mbie, mvp, orlc,"
+                "unknown algorithm 'zzz'; the known ones are early-settled, fedq-advantage, fedq-b,"
+                " fedq-early-settled, fedq-h, few, linear, linucb, mbie, mvp, orlc,"
                 " psrl, q-b, q-h, rmax, stage-q, ucb-advantage, ucb-b, ucb-h, ucb2-b"
             ),
         ),

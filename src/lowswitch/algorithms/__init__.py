@@ -4,6 +4,11 @@ These parts are in `lowswitch.algorithms.parts`.
 """
 
 from lowswitch.algorithms.recipes import (
+    early_settled,
+    fedq_advantage,
+    fedq_bernstein,
+    fedq_early_settled,
+    fedq_hoeffding,
     few,
     linear,
     linucb,
@@ -26,6 +31,11 @@ from lowswitch.algorithms.recipes import (
 )
 
 __all__ = [
+    "early_settled",
+    "fedq_advantage",
+    "fedq_bernstein",
+    "fedq_early_settled",
+    "fedq_hoeffding",
     "few",
     "linear",
     "linucb",

@@ -15,7 +15,11 @@ from lowswitch.algorithms.estimators import (
     BONUSES,
     Advantage,
     Bonus,
+    EarlySettled,
     Estimator,
+    FederatedAdvantage,
+    FederatedQ,
+    FederatedSettled,
     LearnedPosterior,
     NoBonus,
     OwnBonus,
@@ -28,7 +32,16 @@ from lowswitch.algorithms.estimators import (
 from lowswitch.algorithms.fingerprints import is_own, require_repeatable
 from lowswitch.algorithms.meetings import asks
 from lowswitch.algorithms.ridge import Ridge, require_linear
-from lowswitch.algorithms.schedules import Budget, ByVisits, PlainSchedule, Whole, WholePolicy
+from lowswitch.algorithms.schedules import (
+    Budget,
+    ByVisits,
+    PlainSchedule,
+    StageRounds,
+    VisitRounds,
+    Whole,
+    WholePolicy,
+    plain_schedule,
+)
 from lowswitch.algorithms.text import build, recipe_of, text_by, text_of, without_defaults
 from lowswitch.checks import LARGEST, call_it, is_number, require_count, require_fraction, shown
 from lowswitch.io.archive import UnknownPartError
@@ -41,11 +54,24 @@ PARTS: dict[str, tuple[type, ...]] = {  # subclasses included
 # the compiled code uses the class of these parts and ignores what a subclass overrides
 COMPILED = tuple(
     kind
-    for kind in (*PARTS["estimator"], *PARTS["bonus"], Budget, WholePolicy)
+    for kind in (
+        *PARTS["estimator"],
+        *PARTS["bonus"],
+        Budget,
+        VisitRounds,
+        StageRounds,
+        WholePolicy,
+    )
     if kind not in (FromCounts, OwnBonus, OwnUpdate)
 )
 _NO_NOISE = "compute the result from the arguments alone"
 _NOISE = {"estimator": "take noise from counts.generator"}
+# the schedules of estimators that learn at the end of a round
+ROUNDS: dict[type, type] = {
+    FederatedQ: VisitRounds,
+    FederatedAdvantage: StageRounds,
+    FederatedSettled: VisitRounds,
+}
 _DECORATORS = {"estimator": "update", "bonus": "bonus"}
 
 
@@ -111,6 +137,10 @@ class Algorithm:
                 f"data={data!r} is updated at visit counts, so the schedule must use "
                 f"visit counts, not {shown(schedule)}"
             )
+        _require_rounds(estimator, schedule)
+        if len(self.scales) > 1 and isinstance(estimator, (EarlySettled, *ROUNDS)):
+            name = type(estimator).__name__
+            raise ValueError(f"mixtures of {name} are not supported; leave scales out")
         if len(self.scales) > 1 and isinstance(estimator, QLearning | OwnUpdate):
             _require_unmixed(estimator, self.bonus)
         if isinstance(estimator, Ridge):
@@ -146,7 +176,7 @@ class Algorithm:
         """
         size = {"horizon": horizon, "states": states, "actions": actions, "episodes": episodes}
         schedule = self.schedule
-        plain = schedule.schedule if isinstance(schedule, Budget) else schedule
+        plain = plain_schedule(schedule)
         by_visits = isinstance(plain, ByVisits | WholePolicy)
         if getattr(self.estimator, "pooled", False) is not True or not by_visits:
             return schedule.refresh_bound(**size)
@@ -223,7 +253,7 @@ class Algorithm:
 
         A part of your own has the entry of its attribute `citation`, if you give its class one.
         """
-        schedule = self.schedule.schedule if isinstance(self.schedule, Budget) else self.schedule
+        schedule = plain_schedule(self.schedule)
         keys = keys_of(schedule, self.estimator, self.bonus)
         own = [str(getattr(type(part), "citation", "")).strip() for part in self.own_parts]
         return "\n\n".join([*map(entry_of, keys or [LIBRARY]), *filter(None, own)])
@@ -275,6 +305,19 @@ def _require_read_bonus(update: OwnUpdate, bonus: Bonus) -> None:
         raise UnknownPartError(
             f"{name} does not ask for `bonus`, so {shown(bonus)} would change nothing; pass"
             f" bonus=ls.parts.NoBonus(), or give {name} an argument called bonus"
+        )
+
+
+def _require_rounds(estimator: Estimator, schedule: PlainSchedule | Budget) -> None:
+    """Check that learners of rounds, and only they, have their schedule."""
+    needed, plain = ROUNDS.get(type(estimator)), plain_schedule(schedule)
+    if needed is None and isinstance(plain, tuple(ROUNDS.values())):
+        names = " or ".join(kind.__name__ for kind in ROUNDS)
+        raise ValueError(f"{shown(plain)} is for {names}, not for {type(estimator).__name__}")
+    if needed is not None and not isinstance(plain, needed):
+        raise ValueError(
+            f"{type(estimator).__name__} learns at the end of a round, so its schedule must be"
+            f" {needed.__name__}(machines), not {shown(schedule)}"
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 NEURIPS = "Advances in Neural Information Processing Systems"
 ICML = "International Conference on Machine Learning"
+ICLR = "International Conference on Learning Representations"
 COLT = "Conference on Learning Theory"
 JMLR = "Journal of Machine Learning Research"
 
@@ -64,6 +65,38 @@ PAPERS = {
         booktitle=NEURIPS,
         volume="33",
         eprint="2004.10019",
+    ),
+    "li2021breaking": Paper(
+        "Breaking the Sample Complexity Barrier to Regret-Optimal Model-Free Reinforcement"
+        " Learning",
+        "Li, Gen and Shi, Laixi and Chen, Yuxin and Gu, Yuantao and Chi, Yuejie",
+        2021,
+        booktitle=NEURIPS,
+        volume="34",
+        eprint="2110.04645",
+    ),
+    "zheng2024federated": Paper(
+        "Federated {Q}-Learning: Linear Regret Speedup with Low Communication Cost",
+        "Zheng, Zhong and Gao, Fengyu and Xue, Lingzhou and Yang, Jing",
+        2024,
+        booktitle=ICLR,
+        eprint="2312.15023",
+    ),
+    "zheng2025federated": Paper(
+        "Federated {Q}-Learning with Reference-Advantage Decomposition: Almost Optimal Regret and"
+        " Logarithmic Communication Cost",
+        "Zheng, Zhong and Zhang, Haochen and Xue, Lingzhou",
+        2025,
+        booktitle=ICLR,
+        eprint="2405.18795",
+    ),
+    "zhang2025regret": Paper(
+        "Regret-Optimal {Q}-Learning with Low Cost for Single-Agent and Federated Reinforcement"
+        " Learning",
+        "Zhang, Haochen and Zheng, Zhong and Xue, Lingzhou",
+        2025,
+        booktitle=NEURIPS,
+        eprint="2506.04626",
     ),
     "azar2017minimax": Paper(
         "Minimax Regret Bounds for Reinforcement Learning",
@@ -184,6 +217,10 @@ _SOURCES = {
     "QLearning": ("jin2018q",),
     "StageQLearning": ("zhang2020almost",),
     "Advantage": ("zhang2020almost",),
+    "EarlySettled": ("li2021breaking",),
+    "FederatedQ": ("zheng2024federated",),
+    "FederatedAdvantage": ("zheng2025federated",),
+    "FederatedSettled": ("zhang2025regret", "li2021breaking"),
     "ChernoffHoeffding": ("azar2017minimax",),
     "BernsteinFreedman": ("azar2017minimax",),
     "MonotonicBernstein": ("zhang2024settling",),
@@ -205,6 +242,8 @@ def keys_of(schedule: Any, estimator: Any, bonus: Any) -> list[str]:
     """The keys of the papers behind three parts, without repetition."""
     names = [type(part).__name__ for part in (schedule, estimator, bonus)]
     keys = [key for name in names for key in _SOURCES.get(name, ())]
+    if getattr(estimator, "reference", "") == "settled":
+        keys.append("li2021breaking")
     if getattr(estimator, "data", "") == "all":  # MVP as first published
         keys.insert(0, "zhang2021reinforcement")
     if getattr(schedule, "ends", "") == "minimax":

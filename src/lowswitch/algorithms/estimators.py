@@ -27,6 +27,7 @@ Rewards = Literal["bootstrap", "mean"]
 SeenRewards = Literal["seen", "bootstrap", "mean"]
 Learned = Literal["learned"]
 Tested = Literal["tested"]
+Settled = Literal["settled"]
 Memory = int | Literal["states"]  # how many numbers a function may store for each (h, x, a)
 First = Literal["lowest", "auto", "explore"]
 RULE = 2  # the newest version of the decision rules of `few`
@@ -90,20 +91,74 @@ class StageQLearning(_Clipped):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Advantage(_Clipped):
+class _Settling(_Clipped):
+    settle: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        way_out = "1 is the published distance of upper and lower values"
+        object.__setattr__(self, "settle", require_positive("settle", self.settle, way_out))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Referring(_Settling):
+    clip: Clip = "remaining"
+    reference: int | Settled = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.reference != "settled":
+            object.__setattr__(self, "reference", require_count("reference", self.reference))
+
+    @property
+    def fixed_at(self) -> int:
+        """The visit that fixes the reference value of a state; 0 if it settles."""
+        return 0 if self.reference == "settled" else self.reference
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advantage(_Referring):
     """Stages, and a reference value for each state: Zhang, Zhou, Ji 2020, Algorithm 1.
 
     The reference value of a state is fixed at visit number `reference`. The paper fixes it after
     c_4 S A H^6 iota visits, more than any realistic run has; the default is the value in public
-    code.
+    code. With "settled" it follows the value of the state until this is at most `settle` above a
+    lower value, the rule of Li et al. 2021.
     """
 
-    clip: Clip = "remaining"
-    reference: int = 100
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "reference", require_count("reference", self.reference))
+@dataclass(frozen=True, kw_only=True)
+class EarlySettled(_Settling):
+    """Upper and lower estimates, and a reference value for each state: Li et al. 2021.
+
+    The reference value of a state follows its upper value until this is at most `settle` above the
+    lower value. The paper has settle = 1.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedQ(_Clipped):
+    """Model-free estimates that learn at the end of a round what all machines saw in it: FedQ.
+
+    Zheng, Gao, Xue, Yang 2024. The schedule `VisitRounds` ends the rounds.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedAdvantage(_Referring):
+    """`Advantage` in rounds of several machines: FedQ-Advantage, Zheng, Zhang, Xue 2025.
+
+    Stages end, and references are fixed, at the end of a round. The schedule `StageRounds` ends the
+    rounds.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedSettled(_Settling):
+    """`EarlySettled` in rounds of one or several machines, after Zhang, Zheng, Xue 2025.
+
+    The schedule `VisitRounds` ends the rounds.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,6 +348,11 @@ class AdvantageBonus(_Scaled):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EarlySettledBonus(_Scaled):
+    """The bonuses of Q-EarlySettled-Advantage, scaled by `c`, the c_b of Li et al. 2021."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChernoffHoeffding(_Scaled):
     """c 7 H L / sqrt(n), L = ln(5 S A T / p): Azar, Osband, Munos 2017, Algorithm 3 (UCBVI-CH)."""
 
@@ -384,6 +444,10 @@ Estimator = (
     | OwnUpdate
     | StageQLearning
     | Advantage
+    | EarlySettled
+    | FederatedQ
+    | FederatedAdvantage
+    | FederatedSettled
     | Planning
     | Posterior
     | LearnedPosterior
@@ -395,6 +459,7 @@ Bonus = (
     | OwnBonus
     | Bernstein
     | AdvantageBonus
+    | EarlySettledBonus
     | ChernoffHoeffding
     | BernsteinFreedman
     | MonotonicBernstein
@@ -411,6 +476,10 @@ BONUSES: dict[type, tuple[type, ...]] = {  # the bonuses that fit each estimator
     OwnUpdate: (Hoeffding, Bernstein, OwnBonus, NoBonus),
     StageQLearning: (Hoeffding,),
     Advantage: (AdvantageBonus,),
+    EarlySettled: (EarlySettledBonus,),
+    FederatedQ: (Hoeffding, Bernstein),
+    FederatedAdvantage: (AdvantageBonus,),
+    FederatedSettled: (EarlySettledBonus,),
     Planning: (
         ChernoffHoeffding,
         BernsteinFreedman,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lowswitch.algorithms.schedules import Budget, Schedule, Whole
+from lowswitch.algorithms.schedules import Schedule, Whole, plain_schedule
 from lowswitch.checks import increasing
 
 
@@ -36,7 +36,7 @@ class Asked(Whole):
 
 def asks(schedule: Schedule) -> Asked | None:
     """The schedule, or the schedule inside a budget, if it waits until somebody asks."""
-    plain: Schedule = schedule.schedule if isinstance(schedule, Budget) else schedule
+    plain = plain_schedule(schedule)
     return plain if isinstance(plain, Asked) else None
 
 

@@ -22,7 +22,12 @@ from lowswitch.algorithms.estimators import (
     ChernoffHoeffding,
     Clip,
     ConfidenceIntervals,
+    EarlySettled,
+    EarlySettledBonus,
     Estimator,
+    FederatedAdvantage,
+    FederatedQ,
+    FederatedSettled,
     First,
     Hoeffding,
     L1Ball,
@@ -34,13 +39,14 @@ from lowswitch.algorithms.estimators import (
     Posterior,
     QLearning,
     SeenRewards,
+    Settled,
     StageQLearning,
     Tested,
     Unknown,
 )
 from lowswitch.algorithms.meetings import Asked
 from lowswitch.algorithms.ridge import Draws, Drift, Ellipsoid, Link, Ridge, Sampled, Width
-from lowswitch.algorithms.schedules import UCB2, EveryVisit, Last, Visits
+from lowswitch.algorithms.schedules import UCB2, EveryVisit, Last, StageRounds, VisitRounds, Visits
 from lowswitch.algorithms.text import (
     AnyScales,
     AnySchedule,
@@ -327,7 +333,8 @@ def ucb_advantage(
     *,
     c: float = 1.0,
     clip: Clip = "remaining",
-    reference: int = 100,
+    reference: int | Settled = 100,
+    settle: float = 1.0,
     schedule: AnySchedule = "stages",
     **shared: Unpack[Shared],
 ) -> Algorithm:
@@ -340,12 +347,162 @@ def ucb_advantage(
     clip
         The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
     reference
-        The number of visits after which the reference value of a state is fixed.
+        The number of visits after which the reference value of a state is fixed. With "settled" it
+        follows the value of the state until this is at most `settle` above a lower value, the early
+        settling of Li, Shi, Chen, Gu, Chi 2021.
+    settle
+        This distance, which matters only for "settled".
     schedule
         A schedule by visit counts, or its text; see `as_schedule`.
     """
-    advantage = Advantage(clip=clip, reference=reference)
+    advantage = Advantage(clip=clip, reference=reference, settle=settle)
     return assemble(advantage, AdvantageBonus(c=c), schedule, **shared)
+
+
+@recipe("early-settled")
+def early_settled(
+    *,
+    c: float = 1.0,
+    clip: Clip = "horizon",
+    settle: float = 1.0,
+    schedule: AnySchedule = "every",
+    **shared: Unpack[Shared],
+) -> Algorithm:
+    """Q-EarlySettled-Advantage: Li, Shi, Chen, Gu, Chi 2021, Algorithm 1.
+
+    Parameters
+    ----------
+    c
+        The scale c_b of all bonuses. The paper says only that a constant suffices.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    settle
+        The distance of upper and lower value at which the reference value of a state settles.
+    schedule
+        A schedule or its text; see `as_schedule`. As published, a row may change at every visit.
+    """
+    return assemble(
+        EarlySettled(clip=clip, settle=settle), EarlySettledBonus(c=c), schedule, **shared
+    )
+
+
+@recipe("fedq-h")
+def fedq_hoeffding(
+    *, c: float = 1.0, clip: Clip = "horizon", machines: int = 1, **shared: Unpack[Shared]
+) -> Algorithm:
+    """FedQ-Hoeffding: Zheng, Gao, Xue, Yang 2024, Algorithms 1 and 2.
+
+    iota is log(S A T / p), as for all learners here; the paper's is larger by a factor that `c`
+    can absorb.
+
+    Parameters
+    ----------
+    c
+        The scale of the bonus sqrt(H^3 iota / n); 1 is the scale of the proof.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    machines
+        M, the number of machines. `episodes` counts the episodes of all of them together.
+    """
+    return assemble(FederatedQ(clip=clip), Hoeffding(c=c), VisitRounds(machines), **shared)
+
+
+@recipe("fedq-b")
+def fedq_bernstein(
+    *,
+    c: float = 1.0,
+    c1: float | None = None,
+    c2: float | None = None,
+    clip: Clip = "horizon",
+    machines: int = 1,
+    **shared: Unpack[Shared],
+) -> Algorithm:
+    """FedQ-Bernstein: Zheng, Gao, Xue, Yang 2024, Algorithms 1 to 3.
+
+    W + H stands inside the root, as in the bonus of Jin et al. 2018. iota is log(S A T / p).
+
+    Parameters
+    ----------
+    c
+        The scale of the bonus: the value of both `c1` and `c2` where these are not given.
+    c1
+        The scale of the variance term.
+    c2
+        The scale of the Hoeffding width that caps it.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    machines
+        M, the number of machines. `episodes` counts the episodes of all of them together.
+    """
+    return assemble(FederatedQ(clip=clip), _bernstein(c, c1, c2), VisitRounds(machines), **shared)
+
+
+@recipe("fedq-advantage")
+def fedq_advantage(
+    *,
+    c: float = 1.0,
+    clip: Clip = "remaining",
+    reference: int | Settled = 100,
+    settle: float = 1.0,
+    machines: int = 1,
+    **shared: Unpack[Shared],
+) -> Algorithm:
+    """FedQ-Advantage: Zheng, Zhang, Xue 2025, Algorithms 1 and 2.
+
+    The rounds and stages are the paper's. The constants of its bonus are not, because we could not
+    read them: both bonuses are those of UCB-Advantage (Zhang, Zhou, Ji 2020), on the visits of all
+    machines, as in public code.
+
+    Parameters
+    ----------
+    c
+        The scale of both bonuses.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    reference
+        The number of visits of all machines after which the reference value of a state is fixed, or
+        "settled"; see `ucb_advantage`.
+    settle
+        The distance of upper and lower value at which a reference settles, which matters only for
+        "settled".
+    machines
+        M, the number of machines. `episodes` counts the episodes of all of them together.
+    """
+    estimator = FederatedAdvantage(clip=clip, reference=reference, settle=settle)
+    return assemble(estimator, AdvantageBonus(c=c), StageRounds(machines), **shared)
+
+
+@recipe("fedq-early-settled")
+def fedq_early_settled(
+    *,
+    c: float = 1.0,
+    clip: Clip = "horizon",
+    settle: float = 1.0,
+    machines: int = 1,
+    **shared: Unpack[Shared],
+) -> Algorithm:
+    """Q-EarlySettled-Advantage with few changes, after Zhang, Zheng, Xue 2025.
+
+    Of that paper we could read the abstract and what machines are sent: policy, visits, upper and
+    lower values and references. So this variant combines the estimates of Li, Shi, Chen, Gu, Chi
+    2021, Algorithm 1, with the rounds and weights of FedQ (Zheng, Gao, Xue, Yang 2024); references
+    settle at the end of a round. It may differ from the paper's in details. No regret is proved for
+    this variant.
+
+    Parameters
+    ----------
+    c
+        The scale c_b of all bonuses.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    settle
+        The distance of upper and lower value at which the reference value of a state settles.
+    machines
+        M, the number of machines. `episodes` counts the episodes of all of them together. One
+        machine is the form for a single agent.
+    """
+    estimator = FederatedSettled(clip=clip, settle=settle)
+    return assemble(estimator, EarlySettledBonus(c=c), VisitRounds(machines), **shared)
 
 
 # ---- planning ------------------------------------------------------------------------------------

@@ -10,7 +10,14 @@ from typing import Literal, get_args
 
 from lowswitch.algorithms.calendars import spaced
 from lowswitch.algorithms.powers import floor_power
-from lowswitch.algorithms.schedules import Budget, EveryVisit, Schedule, Whole, WholePolicy
+from lowswitch.algorithms.schedules import (
+    Budget,
+    EveryVisit,
+    Schedule,
+    Whole,
+    WholePolicy,
+    plain_schedule,
+)
 from lowswitch.algorithms.trial import Trial, check_trial
 from lowswitch.checks import (
     require_count,
@@ -232,7 +239,7 @@ def require_linear(
     estimator: Ridge, bonus: Sampled | Ellipsoid | object, schedule: Schedule, scales: int
 ) -> None:
     """Check that the parts fit together for a learner that has features instead of rows."""
-    plain = schedule.schedule if isinstance(schedule, Budget) else schedule
+    plain = plain_schedule(schedule)
     if isinstance(bonus, Ellipsoid) and estimator.link == "auto":
         raise ValueError("an ellipsoid needs linear rewards; leave link out, or use ls.linear")
     if isinstance(bonus, Ellipsoid) and estimator.trial is not None:

@@ -340,6 +340,66 @@ class EveryEpisodes(Whole):
         return episodes // self.episodes
 
 
+@dataclass(frozen=True)
+class _OfMachines(Whole):
+    machines: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "machines", require_count("machines", self.machines))
+
+    def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
+        """H S A times the rounds that one (h, x, a) can end, at most K / M."""
+        most = self.most_rounds(horizon, episodes)
+        return min(episodes // self.machines, horizon * states * actions * most)
+
+    def most_rounds(self, horizon: int, episodes: int) -> int:
+        """An upper bound on the rounds that the visits to one (h, x, a) end."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class VisitRounds(_OfMachines):
+    """All rows may change after a round of M machines: Zheng, Gao, Xue, Yang 2024, Algorithm 2.
+
+    Episode k is played by machine k mod M. In a round all machines play one policy, each the same
+    number of episodes. The round ends once some machine has visited some (h, x, a)
+    max{1, floor(N / (M H (H + 1)))} times in it, where N counts the visits of all machines before
+    the round.
+    """
+
+    def most_rounds(self, horizon: int, episodes: int) -> int:
+        """i_0 + log(K / i_0) / log(1 + 1 / i_0) + 1 with i_0 = 2 M H (H + 1).
+
+        The argument of Zheng et al. 2024, Theorem 4.2: each such round adds a visit up to i_0
+        visits, and multiplies them by at least 1 + 1 / i_0 after that.
+        """
+        first = 2 * self.machines * horizon * (horizon + 1)
+        later = max(0.0, math.log(episodes / first) / math.log1p(1 / first) + 1)
+        return min(episodes, first) + math.floor(later + 1e-9)
+
+
+@dataclass(frozen=True)
+class StageRounds(_OfMachines):
+    """All rows may change after a round of M machines: Zheng, Zhang, Xue 2025, Algorithm 2.
+
+    As `VisitRounds`, but the visits of one machine that end a round depend on the stage of the
+    (h, x, a). A stage ends with a round once all machines together have M H visits in it, or
+    1 + 1/H times as many as in the stage before. With m visits in the stage before the round, and n
+    in the stage before this one, they are ceil((n - m) / M) while m <= (1 - 1/H) n,
+    floor(n / (M H)) after that, and 1 in the first stage.
+    """
+
+    def most_rounds(self, horizon: int, episodes: int) -> int:
+        """M H + (M log H + 4 M + 2) (1 + log(K / (M H)) / log(1 + 1/H)).
+
+        A stage of n visits has at most M log H + 1 rounds of the first kind, which leave
+        1 - 1/M of n - m, and 4 M + 1 of the second, of at least n / (2 M H) visits each.
+        """
+        M, H = self.machines, horizon
+        stages = max(0.0, 1 + math.log(episodes / (M * H)) / math.log1p(1 / H))
+        return min(episodes, M * H) + math.floor(stages * (M * math.log(H) + 4 * M + 2) + 1e-9)
+
+
 # ---- a budget on either --------------------------------------------------------------------------
 
 Last = Literal["usual", "greedy", "exploit"]
@@ -424,3 +484,8 @@ class Budget(Schedule):
 
 
 PlainSchedule = ByVisits | Whole
+
+
+def plain_schedule(schedule: Schedule) -> Schedule:
+    """The schedule without its budget."""
+    return schedule.schedule if isinstance(schedule, Budget) else schedule

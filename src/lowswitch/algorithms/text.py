@@ -28,7 +28,9 @@ from lowswitch.algorithms.schedules import (
     Growth,
     Last,
     PlainSchedule,
+    StageRounds,
     Stages,
+    VisitRounds,
     Visits,
     WholePolicy,
 )
@@ -134,6 +136,8 @@ SCHEDULES: dict[str, type] = {
     "whole": WholePolicy,
     "grid": Grid,
     "episodes": EveryEpisodes,
+    "rounds": VisitRounds,
+    "stage-rounds": StageRounds,
     "asked": Asked,
     "calendar": Calendar,
     "late": Late,

@@ -37,7 +37,9 @@ STAGE_ROW = np.dtype(
     [
         *ROW.descr,
         ("reference", "f8"),  # the value that successors' values are compared with
-        ("visits", "i8"),  # counted only with a reference, which they fix
+        ("visits", "i8"),  # counted only with a reference, which they may fix
+        ("lower", "f8"),  # pessimistic value of the state, by which a reference may settle
+        ("settled", "i8"),  # whether a reference that settles stays as it is
     ]
 )
 STAGE_CELL = np.dtype(
@@ -50,6 +52,64 @@ STAGE_CELL = np.dtype(
         ("reference_squares", "f8"),
         ("advantage", "f8"),  # sum of (value - reference) of the successors, over the stage
         ("advantage_squares", "f8"),
+        ("lower", "f8"),  # pessimistic estimate
+        ("lower_total", "f8"),  # sum of reward and pessimistic next value over the stage
+    ]
+)
+SETTLED_ROW = np.dtype(
+    [
+        *ROW.descr,
+        ("lower", "f8"),  # pessimistic value of the state
+        ("reference", "f8"),  # the value that successors' values are compared with
+        ("settled", "i8"),  # whether the reference stays as it is
+    ]
+)
+SETTLED_CELL = np.dtype(
+    [
+        *CELL.descr,  # q: the least of all upper estimates so far
+        ("upper", "f8"),  # optimistic Q-learning
+        ("lower", "f8"),  # pessimistic Q-learning
+        ("by_reference", "f8"),  # the estimate from references and advantages
+        ("reference", "f8"),  # mean of the reference values of the successors
+        ("reference_squares", "f8"),
+        ("advantage", "f8"),  # of (value - reference), with the weights of Q-learning
+        ("advantage_squares", "f8"),
+        ("width", "f8"),  # B after the last visit
+    ]
+)
+ROUND = [
+    ("round", "i8"),  # visits before the round
+]
+SUMS = [
+    *ROUND,
+    ("kept", "f8"),  # weight of the estimate before the round
+    ("total", "f8"),  # sum of reward and next value over the round
+    ("bonus", "f8"),  # sum of the Hoeffding bonuses over the round, with the weights of Q-learning
+]
+# of machines, in which `due` is the number of visits of one machine that end a round
+FEDERATED_CELL = np.dtype([*CELL.descr, *SUMS])
+FEDERATED_STAGE_CELL = np.dtype(
+    [
+        *STAGE_CELL.descr,
+        *ROUND,
+        ("before", "i8"),  # visits in the stage before this one
+    ]
+)
+FEDERATED_SETTLED_CELL = np.dtype(
+    [
+        *SETTLED_CELL.descr,  # of which reference and reference_squares are sums
+        *SUMS,
+        ("reward", "f8"),  # sums over the round, of rewards,
+        ("lower_total", "f8"),  # of reward and pessimistic next value,
+        ("gain", "f8"),  # of (value - reference) of the successors,
+        ("gain_squares", "f8"),  # of its squares,
+        ("rest", "f8"),  # and of 1 / n^(3/4), with the weights of Q-learning
+    ]
+)
+TURN = np.dtype(
+    [
+        ("machine", "i8"),  # which plays the next episode
+        ("ends", "i8"),  # whether the round ends once the last machine has played its episode
     ]
 )
 STEP_PLAYED = np.dtype([("state", "i8"), ("action", "i8"), ("reward", "f8")])
@@ -179,7 +239,9 @@ class StageSpec(NamedTuple):
     caps: np.ndarray  # [H]  largest possible value of step h
     c: float  # scale of the bonus
     iota: float
-    reference: int  # visits to a row after which its reference value is fixed; -1: no reference
+    # visits to a row after which its reference value is fixed; 0: it settles; -1: no reference
+    reference: int
+    settle: float  # the distance of upper and lower value at which it settles
     every_until: int  # every visit count up to here ends a stage
     later: np.ndarray  # [n]  and these after that, sorted; the last is NEVER
     timing: Timing
@@ -190,6 +252,98 @@ class StageTables(NamedTuple):
 
     rows: np.ndarray  # [(H + 1) * S]  STAGE_ROW; the last S are the zero after the last step
     cells: np.ndarray  # [H * S * A]  STAGE_CELL
+    clock: np.ndarray  # [1]  CLOCK
+
+
+class SettledSpec(NamedTuple):
+    """The numbers of Q-EarlySettled-Advantage for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    caps: np.ndarray  # [H]  largest possible value of step h
+    c: float  # scale of the bonuses
+    iota: float
+    hoeffding_scale: float  # H^3 iota
+    settle: float  # the distance of upper and lower value at which a reference settles
+    every_until: int  # every visit count up to here is a trigger
+    later: np.ndarray  # [n]  the triggers after that, sorted; the last is NEVER
+    timing: Timing
+
+
+class SettledTables(NamedTuple):
+    """The knowledge of such a learner; `rows` also holds its deployed policy."""
+
+    rows: np.ndarray  # [(H + 1) * S]  SETTLED_ROW; the last S are the zero after the last step
+    cells: np.ndarray  # [H * S * A]  SETTLED_CELL
+    clock: np.ndarray  # [1]  CLOCK
+
+
+class FederatedSpec(NamedTuple):
+    """The numbers of FedQ for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    machines: int  # M
+    caps: np.ndarray  # [H]  largest possible value of step h
+    bonus: int  # HOEFFDING or BERNSTEIN
+    c1: float  # scale of the variance part (Bernstein)
+    c2: float  # scale of the Hoeffding part
+    variance_scale: float  # H iota
+    lower_order: float  # (sqrt(H^7 S A) + sqrt(M H^6 S A)) iota
+    hoeffding_scale: float  # H^3 iota
+    timing: Timing
+
+
+class FederatedTables(NamedTuple):
+    """The knowledge of FedQ; `rows` also holds its deployed policy."""
+
+    rows: np.ndarray  # [(H + 1) * S]  ROW; the last S are the zero after the last step
+    cells: np.ndarray  # [H * S * A]  FEDERATED_CELL
+    moments: np.ndarray  # [H * S * A]  MOMENTS, or [0] if no bonus reads them
+    seen: np.ndarray  # [H * S * A * M]  visits of each machine in the round
+    turn: np.ndarray  # [1]  TURN
+    clock: np.ndarray  # [1]  CLOCK
+
+
+class FederatedStageSpec(NamedTuple):
+    """The numbers of FedQ-Advantage for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    machines: int  # M
+    caps: np.ndarray  # [H]  largest possible value of step h
+    c: float  # scale of the bonuses
+    iota: float
+    reference: int  # visits to a row after which its reference value is fixed; 0: it settles
+    settle: float  # the distance of upper and lower value at which it settles
+    timing: Timing
+
+
+class FederatedSettledSpec(NamedTuple):
+    """The numbers of Q-EarlySettled-Advantage in rounds for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    machines: int  # M
+    caps: np.ndarray  # [H]  largest possible value of step h
+    c: float  # scale of the bonuses
+    iota: float
+    hoeffding_scale: float  # H^3 iota
+    settle: float  # the distance of upper and lower value at which a reference settles
+    timing: Timing
+
+
+class FederatedReferenceTables(NamedTuple):
+    """The knowledge of both; `rows` also holds the deployed policy."""
+
+    rows: np.ndarray  # [(H + 1) * S]  STAGE_ROW or SETTLED_ROW; the last S are zero
+    cells: np.ndarray  # [H * S * A]  FEDERATED_STAGE_CELL or FEDERATED_SETTLED_CELL
+    seen: np.ndarray  # [H * S * A * M]  visits of each machine in the round
+    turn: np.ndarray  # [1]  TURN
     clock: np.ndarray  # [1]  CLOCK
 
 

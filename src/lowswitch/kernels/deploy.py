@@ -16,18 +16,29 @@ from lowswitch.kernels.arrays import (
     STATE,
     STEP,
     WAITING,
+    FederatedSettledSpec,
+    FederatedSpec,
+    FederatedStageSpec,
     MixtureSpec,
     PlanSpec,
     RowSpec,
+    SettledSpec,
     StageSpec,
 )
 from lowswitch.kernels.compile import NOTHING, entry, inline, part
 from lowswitch.kernels.counts import note_visit, pool_is_full
+from lowswitch.kernels.federated import (
+    end_turn,
+    note_round_visit,
+    note_settled_visit,
+    note_stage_visit,
+)
 from lowswitch.kernels.kinds import always, by_kind, never, of_rows
 from lowswitch.kernels.mixtures import learn_together, note_gap, note_step
 from lowswitch.kernels.noise import noise, uniform
 from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, own_best, set_own
 from lowswitch.kernels.schedule import freeze_if_spent, next_growth, refresh_is_due
+from lowswitch.kernels.settled import digest_settled
 from lowswitch.kernels.stages import digest_stage
 from lowswitch.kernels.targets import differs, make_wanted, states_at_stake
 
@@ -82,6 +93,10 @@ learn_step = by_kind(
     {
         RowSpec: digest_row,
         StageSpec: digest_stage_row,
+        SettledSpec: digest_settled,
+        FederatedSpec: note_round_visit,
+        FederatedStageSpec: note_stage_visit,
+        FederatedSettledSpec: note_settled_visit,
         PlanSpec: note_visit,
         MixtureSpec: note_step,
     },
@@ -108,14 +123,32 @@ def all_members_learn(spec, tables):
 # learn at the end of an episode; return whether it had a trigger
 learn_rest = by_kind(
     "learn_rest",
-    {RowSpec: never, StageSpec: never, PlanSpec: never, MixtureSpec: all_members_learn},
+    {
+        RowSpec: never,
+        StageSpec: never,
+        FederatedSpec: end_turn,
+        FederatedStageSpec: end_turn,
+        FederatedSettledSpec: end_turn,
+        PlanSpec: never,
+        MixtureSpec: all_members_learn,
+    },
 )
 # whether an episode may lack room for its successors
 lacks_room = by_kind(
     "lacks_room", {RowSpec: never, StageSpec: never, PlanSpec: pool_is_full, MixtureSpec: never}
 )
 # whether a trigger lets all rows change, not only its own
-wants_anew = of_rows("wants_anew", never, always)
+wants_anew = by_kind(
+    "wants_anew",
+    {
+        RowSpec: never,
+        FederatedSpec: always,
+        FederatedStageSpec: always,
+        FederatedSettledSpec: always,
+        PlanSpec: always,
+        MixtureSpec: always,
+    },
+)
 
 
 # ---- the switch ----------------------------------------------------------------------------------

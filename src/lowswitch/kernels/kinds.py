@@ -11,14 +11,14 @@ def by_kind(name, choices):
 
     All choices take the same arguments. A choice should be short and call longer code, which would
     otherwise be inlined completely. Python calls the same functions when nothing is compiled. A
-    learner with a user's functions is a Q-learner, except where its class has a kernel of this
-    name.
+    kind without a choice does as Q-learners do. So does a learner with a user's functions, except
+    where its class has a kernel of this name.
     """
 
     def choice(kind):
-        if not issubclass(kind, OwnSpec):
-            return choices[kind]
-        return kind.kernels.get(name, choices[RowSpec])
+        if issubclass(kind, OwnSpec):
+            return kind.kernels.get(name, choices[RowSpec])
+        return choices[kind if kind in choices else RowSpec]
 
     def chosen(spec, *arguments):
         return choice(type(spec))(spec, *arguments)

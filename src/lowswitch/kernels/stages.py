@@ -12,6 +12,7 @@ import numpy as np
 from lowswitch.kernels.compile import inline, part
 from lowswitch.kernels.qlearning import DUE, QUIET, TRIGGERED, best_of_others, variance
 from lowswitch.kernels.schedule import next_trigger
+from lowswitch.kernels.settled import settle_reference
 
 
 @inline
@@ -33,7 +34,7 @@ def advantage_bonus(H, iota, n, count, reference_spread, advantage_spread):
 
 @inline
 def fix_reference(spec, tables, here):
-    """Fix the reference value of a row at its visit `reference`.
+    """Fix the reference value of a row at its visit `reference`, if visits fix it.
 
     There is no branch, because a branch would cost more than the assignment.
     """
@@ -42,18 +43,28 @@ def fix_reference(spec, tables, here):
 
 
 @inline
-def note_reference(spec, tables, here, i, there, reward, next_value):
-    """Add a visit to the sums behind the second estimate of UCB-Advantage, and to its row.
+def note_advantage(tables, i, there, reward, next_value):
+    """Add a visit to the sums behind the second estimate of UCB-Advantage and the lower estimate.
 
-    Zhang, Zhou, Ji 2020, Algorithm 1, lines 7, 8 and 17 to 19.
+    Zhang, Zhou, Ji 2020, Algorithm 1, lines 7 and 8.
     """
     cell, reference = tables.cells[i], tables.rows[there]["reference"]
     advantage = next_value - reference
     cell["reward"] = cell["reward"] + reward
+    cell["lower_total"] = cell["lower_total"] + (reward + tables.rows[there]["lower"])
     cell["reference"] = cell["reference"] + reference
     cell["reference_squares"] = cell["reference_squares"] + reference * reference
     cell["advantage"] = cell["advantage"] + advantage
     cell["advantage_squares"] = cell["advantage_squares"] + advantage * advantage
+
+
+@inline
+def note_reference(spec, tables, here, i, there, reward, next_value):
+    """Add a visit to the sums of its cell and to its row, whose reference it may fix.
+
+    Zhang, Zhou, Ji 2020, Algorithm 1, lines 7, 8 and 17 to 19.
+    """
+    note_advantage(tables, i, there, reward, next_value)
     tables.rows[here]["visits"] = tables.rows[here]["visits"] + 1
     fix_reference(spec, tables, here)
 
@@ -82,7 +93,8 @@ def end_stage(spec, tables, scale, base, i, n):
     count = n - cell["begin"]
     bonus = scale * spec.c * stage_bonus(spec.H, spec.iota, count)
     q = min(cell["q"], cell["total"] / count + bonus)
-    if spec.reference > 0:
+    if spec.reference >= 0:
+        cell["lower"] = max(cell["lower"], cell["lower_total"] / count - bonus)
         second, second_bonus = advantage_estimate(
             scale * spec.c,
             spec.H,
@@ -99,7 +111,7 @@ def end_stage(spec, tables, scale, base, i, n):
         bonus = min(bonus, second_bonus)
     tables.clock[0]["drowned"] += count * (base == 0 and bonus > spec.H)
     cell["q"] = q
-    cell["total"] = cell["advantage"] = cell["advantage_squares"] = 0.0
+    cell["total"] = cell["advantage"] = cell["advantage_squares"] = cell["lower_total"] = 0.0
     cell["begin"] = n
 
 
@@ -116,7 +128,7 @@ def digest_stage(spec, tables, scale, base, h, x, a, action, reward, y):
     cell["visits"] = n
     next_value = tables.rows[np.uint64(there)]["value"]
     cell["total"] = cell["total"] + (reward + next_value)
-    if spec.reference > 0:
+    if spec.reference >= 0:
         note_reference(spec, tables, here, i, there, reward, next_value)
     if n != cell["due"]:
         return QUIET
@@ -134,5 +146,8 @@ def turn_over(spec, tables, scale, base, h, here, a, action):
         row["best_other"] = best_of_others(spec, tables, here, action)
     q = tables.cells[here * spec.A + action]["q"]
     row["value"] = min(spec.caps[h], max(q, row["best_other"]))
+    row["lower"] = max(row["lower"], cell["lower"])
+    if spec.reference == 0:
+        settle_reference(row, spec.settle)
     fix_reference(spec, tables, here)
     return DUE if q < row["best_other"] and not spec.timing.asked else TRIGGERED

@@ -1,7 +1,16 @@
 """The wanted policy of each kind of learner: which rows it covers, and whether it is deployed."""
 
-from lowswitch.kernels.arrays import MixtureSpec, PlanSpec, RowSpec, StageSpec
+from lowswitch.kernels.arrays import (
+    FederatedSettledSpec,
+    FederatedSpec,
+    FederatedStageSpec,
+    MixtureSpec,
+    PlanSpec,
+    RowSpec,
+    StageSpec,
+)
 from lowswitch.kernels.compile import inline, part
+from lowswitch.kernels.federated import end_round
 from lowswitch.kernels.kinds import always, by_kind, of_rows
 from lowswitch.kernels.planning import LEARNED, OWN, SAMPLED, plan
 from lowswitch.kernels.posterior import sample_plan
@@ -83,7 +92,15 @@ def gather_rows(spec, tables):
 # compute the wanted policy; return whether it is known now, not left to a planner in Python
 make_wanted = by_kind(
     "make_wanted",
-    {RowSpec: always, StageSpec: always, PlanSpec: plan_all, MixtureSpec: gather_rows},
+    {
+        RowSpec: always,
+        StageSpec: always,
+        FederatedSpec: end_round,
+        FederatedStageSpec: end_round,
+        FederatedSettledSpec: end_round,
+        PlanSpec: plan_all,
+        MixtureSpec: gather_rows,
+    },
 )
 
 

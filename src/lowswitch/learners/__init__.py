@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.estimators import QLearning
+from lowswitch.algorithms.estimators import EarlySettled, QLearning
 from lowswitch.algorithms.ridge import Ridge
 from lowswitch.learners.knowledge import Knowledge, ProblemSize
 from lowswitch.show.progress import say_when_compiling
@@ -19,7 +19,7 @@ __all__ = ["Knowledge", "ProblemSize", "knowledge_of"]
 
 def knowledge_of(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> Knowledge:
     """The spec of an algorithm for one problem size; `fresh` gives it tables."""
-    from lowswitch.learners import mixtures, own, planners, rows, stages
+    from lowswitch.learners import federated, mixtures, own, planners, rows, settled, stages
 
     say_when_compiling()
     kind: type[Knowledge]
@@ -32,6 +32,10 @@ def knowledge_of(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -
         kind = planners.PlannerKnowledge
     elif own.has_functions(algorithm):
         kind = own.OwnKnowledge
+    elif type(algorithm.estimator) in federated.KINDS:
+        kind = federated.KINDS[type(algorithm.estimator)]
+    elif isinstance(algorithm.estimator, EarlySettled):
+        kind = settled.SettledKnowledge
     elif algorithm.members > 1:
         kind = mixtures.MixtureKnowledge
     else:

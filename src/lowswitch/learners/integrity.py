@@ -118,12 +118,7 @@ def is_frozen(spec: Any, clock: np.ndarray) -> bool:
 
 
 def require_rows(
-    spec: Any,
-    rows: np.ndarray,
-    cells: np.ndarray,
-    allowed: np.ndarray,
-    told: int | None,
-    frozen: bool,
+    spec: Any, rows: np.ndarray, cells: np.ndarray, allowed: np.ndarray, told: int | None
 ) -> None:
     """Rows [..., H + 1, S] and cells [..., H, S, A] of Q-learners."""
     require_actions("the policy", rows["action"][..., :-1, :], allowed, told)
@@ -131,7 +126,6 @@ def require_rows(
     require_estimates(cells["q"], rows["value"], spec.caps, allowed, told)
     if told is None:
         return
-    require_due(spec, cells, frozen)
     own = np.arange(spec.A) == rows["action"][..., :-1, :, None]
     others = np.where(own, -np.inf, cells["q"]).max(axis=-1)
     require(rows["best_other"][..., :-1, :] == others, "rows do not know their best estimates")
@@ -143,7 +137,8 @@ def require_stages(spec: Any, rows: np.ndarray, cells: np.ndarray) -> None:
     require((begin >= 0) & (begin <= cells["visits"]), "stages begin outside of their visits")
     names = ("total", "reward", "reference", "reference_squares", "advantage", "advantage_squares")
     require_finite("sums", *(cells[name] for name in names), rows["reference"])
-    counted = cells["visits"].sum(axis=-1) if spec.reference > 0 else 0
+    require_finite("lower values", cells["lower"], cells["lower_total"], rows["lower"])
+    counted = cells["visits"].sum(axis=-1) if spec.reference >= 0 else 0
     require(rows["visits"][..., :-1, :] == counted, "visits of rows do not match their cells")
 
 

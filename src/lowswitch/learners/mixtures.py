@@ -129,7 +129,9 @@ class MixtureKnowledge(RowKnowledge):
         rows = tables.rows.reshape(L, H + 1, S)
         cells = tables.cells.reshape(L, H + 1, S, A)[:, :-1]
         each = self.spec.each._replace(timing=self.spec.timing)
-        integrity.require_rows(each, rows, cells, self.allowed, told, frozen)
+        integrity.require_rows(each, rows, cells, self.allowed, told)
+        if told is not None:
+            integrity.require_due(each, cells, frozen)
         if isinstance(self.one, StageKnowledge):
             integrity.require_stages(each, rows, cells)
         integrity.require_moments(tables.moments)

@@ -37,7 +37,7 @@ class OwnKnowledge(RowKnowledge):
 
     def _fresh_tables(self) -> OwnTables:
         """The first estimates, the lowest allowed actions deployed, and nothing remembered."""
-        rows, cells = fresh_rows(self.spec, self.allowed, ROW, CELL, self.spec.initial)
+        rows, cells = fresh_rows(self.spec, self.allowed, ROW, CELL, first=self.spec.initial)
         moments, _ = self.layout()["moments"]
         memory = np.full(len(cells) * self.spec.width, np.nan)
         faults = np.zeros(1, dtype=np.int64)

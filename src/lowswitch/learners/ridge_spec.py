@@ -13,7 +13,7 @@ from lowswitch.algorithms.estimators import LearnedPosterior
 from lowswitch.algorithms.meetings import Asked, asks
 from lowswitch.algorithms.recipes import linear
 from lowswitch.algorithms.ridge import Determinant, Ellipsoid, Ridge, Sampled, Spread, dates_of
-from lowswitch.algorithms.schedules import Budget, EveryVisit, Last, Whole
+from lowswitch.algorithms.schedules import Budget, EveryVisit, Last, Whole, plain_schedule
 from lowswitch.algorithms.trial import Trial
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
@@ -86,7 +86,7 @@ def spec_of(algorithm: Algorithm, shape: Shape, episodes: int) -> Spec:
     assert isinstance(estimator, Ridge)
     assert isinstance(bonus, Sampled | Ellipsoid)
     budget = schedule.deployments if isinstance(schedule, Budget) else None
-    plain = schedule.schedule if isinstance(schedule, Budget) else schedule
+    plain = plain_schedule(schedule)
     shape = shape._replace(features=shape.features + estimator.intercept)
     log_factor = math.inf
     if isinstance(plain, Determinant):
@@ -146,7 +146,7 @@ def linear_form(
         return algorithm
     schedule = algorithm.schedule
     is_few = isinstance(algorithm.estimator, LearnedPosterior) and isinstance(schedule, Budget)
-    plain = schedule.schedule if isinstance(schedule, Budget) else schedule
+    plain = plain_schedule(schedule)
     if not (is_few and isinstance(plain, Late | Calendar | Asked)):
         raise ValueError(
             f"{algorithm} learns tables of states and cannot use features; use ls.linear,"

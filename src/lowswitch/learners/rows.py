@@ -9,7 +9,7 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.custom import best_actions
-from lowswitch.algorithms.estimators import Bernstein, Hoeffding, OwnUpdate, QLearning
+from lowswitch.algorithms.estimators import Bernstein, Bonus, Hoeffding, OwnUpdate, QLearning
 from lowswitch.kernels.arrays import CELL, CLOCK, MOMENTS, NEVER, ROW, RowSpec, RowTables
 from lowswitch.learners import integrity
 from lowswitch.learners.knowledge import Knowledge, ProblemSize, fresh_clock
@@ -198,8 +198,13 @@ class RowKnowledge(Knowledge):
         frozen = integrity.is_frozen(self.spec, tables.clock)
         rows, cells = tables.rows.reshape(H + 1, S), tables.cells.reshape(H, S, A)
         integrity.require_clock(self.spec, tables.clock, told, self.members)
-        integrity.require_rows(self.spec, rows, cells, self.allowed, told, frozen)
+        integrity.require_rows(self.spec, rows, cells, self.allowed, told)
+        if told is not None:
+            self._require_due(cells, frozen)
         self._require_more(rows, cells)
+
+    def _require_due(self, cells: np.ndarray, frozen: bool) -> None:
+        integrity.require_due(self.spec, cells, frozen)
 
     def _require_more(self, rows: np.ndarray, cells: np.ndarray) -> None:
         integrity.require_moments(self.tables.moments)
@@ -211,15 +216,22 @@ def count_triggers(spec: Any, visits: np.ndarray) -> int:
     return int(np.minimum(visits, spec.every_until).sum() + later.sum())
 
 
-def row_spec(algorithm: Algorithm, size: ProblemSize) -> RowSpec:
-    """The algorithm's numbers for one problem size."""
+def bonus_numbers(bonus: Bonus) -> tuple[int, float, float]:
+    """Which bonus a Q-learner has, and the scales of its variance part and its Hoeffding part."""
     from lowswitch.kernels.qlearning import BERNSTEIN, HOEFFDING
 
+    if isinstance(bonus, Bernstein):
+        return BERNSTEIN, float(bonus.c1), float(bonus.c2)
+    return HOEFFDING, 0.0, float(bonus.c) if isinstance(bonus, Hoeffding) else 0.0  # or your own
+
+
+def row_spec(algorithm: Algorithm, size: ProblemSize) -> RowSpec:
+    """The algorithm's numbers for one problem size."""
     bonus, estimator = algorithm.bonus, algorithm.estimator
     if not isinstance(estimator, QLearning | OwnUpdate):
         raise ValueError(f"{algorithm} is no Q-learner")
     H, S, A, K = size
-    scale = float(bonus.c) if isinstance(bonus, Hoeffding) else 0.0  # your own has its options
+    kind, c1, c2 = bonus_numbers(bonus)
     iota = algorithm.iota(**size._asdict())
     every_until, later = triggers_of(algorithm.schedule, horizon=H, limit=K)
     return RowSpec(
@@ -227,9 +239,9 @@ def row_spec(algorithm: Algorithm, size: ProblemSize) -> RowSpec:
         S=S,
         A=A,
         caps=estimator.caps(H),
-        bonus=BERNSTEIN if isinstance(bonus, Bernstein) else HOEFFDING,
-        c1=float(bonus.c1) if isinstance(bonus, Bernstein) else 0.0,
-        c2=float(bonus.c2) if isinstance(bonus, Bernstein) else scale,
+        bonus=kind,
+        c1=c1,
+        c2=c2,
         variance_scale=H * iota,
         lower_order=float(H**7 * S * A) ** 0.5 * iota,
         hoeffding_scale=H**3 * iota,
@@ -249,16 +261,26 @@ def fresh_row_tables(spec: RowSpec, allowed: np.ndarray) -> RowTables:
 
 
 def fresh_rows(
-    spec: Any, allowed: np.ndarray, row: np.dtype, cell: np.dtype, first: np.ndarray | None = None
+    spec: Any,
+    allowed: np.ndarray,
+    row: np.dtype,
+    cell: np.dtype,
+    *,
+    first: np.ndarray | None = None,
+    due: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and cells of a learner that knows nothing; first [H]: its estimates, or the caps."""
+    """Rows and cells of a learner that knows nothing.
+
+    first [H]: its estimates, or the caps. due: its first trigger, or the one of its schedule.
+    """
     H, S, A = allowed.shape
     estimates = spec.caps if first is None else first
     values = np.broadcast_to(np.minimum(spec.caps, estimates)[:, None], (H, S))
     hoped = np.broadcast_to(estimates[:, None, None], (H, S, A))
     cells = np.zeros(H * S * A, dtype=cell)
     cells["q"] = np.where(allowed, hoped, -np.inf).reshape(-1)
-    cells["due"] = first_due(spec.every_until, spec.later, spec.timing)
+    by_schedule = due is None
+    cells["due"] = first_due(spec.every_until, spec.later, spec.timing) if by_schedule else due
     rows = np.zeros((H + 1) * S, dtype=row)
     deployed = rows[: H * S]
     deployed["value"] = values.reshape(-1)

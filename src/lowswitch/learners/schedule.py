@@ -8,7 +8,13 @@ import numpy as np
 
 from lowswitch.algorithms.meetings import asks
 from lowswitch.algorithms.powers import MOST_POINTS
-from lowswitch.algorithms.schedules import Budget, Schedule, Triggers, WholePolicy
+from lowswitch.algorithms.schedules import (
+    Budget,
+    Schedule,
+    Triggers,
+    WholePolicy,
+    plain_schedule,
+)
 from lowswitch.checks import increasing
 from lowswitch.kernels.arrays import NEVER, OPEN, UNLIMITED, Timing
 from lowswitch.learners.knowledge import ProblemSize
@@ -16,7 +22,7 @@ from lowswitch.learners.knowledge import ProblemSize
 
 def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing:
     """When all rows may change together; if it `replans`, every trigger changes all rows."""
-    plain: Schedule = schedule.schedule if isinstance(schedule, Budget) else schedule
+    plain = plain_schedule(schedule)
     whole = plain if isinstance(plain, WholePolicy) else None
     budget = schedule if isinstance(schedule, Budget) else None
     grid = plain.grid_for(**size._asdict())

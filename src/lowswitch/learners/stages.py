@@ -25,9 +25,14 @@ class StageKnowledge(RowKnowledge):
         return cls(stage_spec(algorithm, size), allowed)
 
     def _fresh_tables(self) -> StageTables:
-        """Optimism everywhere, the lowest allowed action deployed, and H for reference."""
+        """Optimism everywhere, the lowest allowed action deployed, and H for reference, or the
+        first value if it settles.
+        """
         rows, cells = fresh_rows(self.spec, self.allowed, STAGE_ROW, STAGE_CELL)
-        rows["reference"][: self.spec.H * self.spec.S] = self.spec.H
+        follows = self.spec.reference == 0
+        rows["reference"] = (
+            rows["value"] if follows else np.where(rows["value"] > 0, self.spec.H, 0)
+        )
         return StageTables(rows, cells, fresh_clock())
 
     def layout(self) -> dict[str, tuple[int, Any]]:
@@ -62,7 +67,8 @@ def stage_spec(algorithm: Algorithm, size: ProblemSize) -> StageSpec:
         caps=estimator.caps(H),
         c=bonus.c,
         iota=algorithm.iota(**size._asdict()),
-        reference=estimator.reference if isinstance(estimator, Advantage) else -1,
+        reference=estimator.fixed_at if isinstance(estimator, Advantage) else -1,
+        settle=estimator.settle if isinstance(estimator, Advantage) else 0.0,
         every_until=every_until,
         later=later,
         timing=timing_of(algorithm.schedule, size, replans=False),

@@ -13,6 +13,10 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.custom import FromCounts
 from lowswitch.algorithms.estimators import (
     Advantage,
+    EarlySettled,
+    FederatedAdvantage,
+    FederatedQ,
+    FederatedSettled,
     L1Ball,
     LearnedPosterior,
     MonotonicBernstein,
@@ -48,6 +52,10 @@ def kind_of(algorithm: Algorithm) -> str:
     """The kind of an algorithm, which gives its point a colour."""
     by_estimator: dict[type, str] = {
         QLearning: "Q-learning",
+        EarlySettled: "Q-learning",
+        FederatedQ: "Q-learning",
+        FederatedSettled: "Q-learning",
+        FederatedAdvantage: "stages",
         StageQLearning: "stages",
         Advantage: "stages",
         Posterior: "PSRL",
