@@ -48,6 +48,16 @@ def backed_up(address, path):
         return ledger.store.head()
 
 
+def backed_up_and_paused(address, folder):
+    """A ledger that went on after its backup, and was paused; the backup and its events."""
+    played(address)
+    known, _ = backed_up(address, folder / "backup.db")
+    with Ledger.open(address) as ledger:
+        play(ledger, 3)
+        ledger.freeze(by="Ms Okafor", reason="two adverse events")
+    return folder / "backup.db", known
+
+
 def head(address):
     with Ledger.open(address, read_only=True) as ledger:
         assert ledger.verify(progress=False).whole
@@ -106,12 +116,8 @@ def test_a_bad_event_needs_a_backup(tmp_path, capsys):
 
 def test_what_follows_a_backup_comes_from_the_damaged_ledger(address, tmp_path):
     """An event before the backup is bad: nothing is lost, neither decisions nor tokens."""
-    played(address)
-    backup = tmp_path / "backup.db"
-    known, _ = backed_up(address, backup)
+    backup, known = backed_up_and_paused(address, tmp_path)
     with Ledger.open(address) as ledger:
-        play(ledger, 3)
-        ledger.freeze(by="Ms Okafor", reason="two adverse events")
         before = ledger.store.head()
     with contextlib.closing(Access(str(address))) as access:
         token = access.create(name="north", role="site", days=9)
@@ -131,12 +137,8 @@ def test_what_follows_a_backup_comes_from_the_damaged_ledger(address, tmp_path):
 
 
 def test_a_run_with_losses_starts_paused_and_says_which_decisions_are_lost(address, tmp_path):
-    played(address)
-    backup = tmp_path / "backup.db"
-    known, _ = backed_up(address, backup)
+    backup, known = backed_up_and_paused(address, tmp_path)
     with Ledger.open(address) as ledger:
-        play(ledger, 3)
-        ledger.freeze(by="Ms Okafor", reason="two adverse events")
         ledger.thaw(by="Ms Okafor", reason="explained")
         last, _ = ledger.store.head()
     with contextlib.closing(Access(str(address))) as access:
