@@ -14,7 +14,7 @@ import pytest
 
 from ledgers import approve, episode, made, play, rewritten
 from lowswitch.cli import commands
-from lowswitch.ledger import Client, Ledger, LedgerError, anchors
+from lowswitch.ledger import Client, Ledger, LedgerError, Verdict, anchors
 from lowswitch.ledger.anchors import Known, anchored, expected, signing_key, trusted
 from lowswitch.ledger.audit import verify_export
 from lowswitch.ledger.chain import Chain
@@ -207,6 +207,27 @@ def test_the_command_appends_and_posts(tmp_path, capsys):
 
 
 # ---- exported copies -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("table", "bad"), [("events", 4), ("access_events", 1)])
+def test_a_damaged_record_is_not_signed(tmp_path, capsys, table, bad):
+    with Served(tmp_path) as served:
+        play(served.ledger, 5)
+    with contextlib.closing(sqlite3.connect(served.address)) as raw, raw:
+        raw.execute(f"UPDATE {table} SET body = body || ' ' WHERE seq = {bad}")
+    file = tmp_path / "anchors.jsonl"
+    assert commands.main(["ledger", "anchor", str(served.address), "--out", str(file)]) == 3
+    said = capsys.readouterr().err
+    assert f"event {bad}: its hash is not that of its text; nothing was signed" in said
+    assert not file.exists()
+
+
+def test_a_server_that_knows_of_damage_signs_nothing(tmp_path):
+    with Served(tmp_path) as served:
+        bad = Verdict(False, 3, 4, "event 4: its hash is not that of its text", "")
+        served.access.keep(bad, by="auditor")
+        code, answer = served.json("GET", "/api/anchor", role="auditor")
+        assert (code, "nothing is signed" in answer["says"]) == (422, True)
 
 
 def test_an_export_is_verified_without_its_database(run, tmp_path, capsys):

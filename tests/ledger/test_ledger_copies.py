@@ -1,6 +1,5 @@
 """Backups, copies into another database, read-only media, and runs that are extended or ended."""
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -81,66 +80,6 @@ def test_a_copy_of_postgresql_is_one_file_that_is_whole_alone(tmp_path, postgres
         assert alone.store.execute("PRAGMA journal_mode") == [("delete",)]
 
 
-def damaged(address, sql):
-    """A ledger of 30 episodes with a snapshot, in whose database somebody ran a statement."""
-    ledger = made(address)
-    play(ledger, 30, decide=approve)
-    ledger.save_snapshot()
-    ledger.ask("here", "the last")
-    with ledger.store.transaction():
-        ledger.store.execute(sql)
-    ledger.close()
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "UPDATE snapshots SET tally = learner",
-        "UPDATE tickets SET site = 'there' WHERE number = 7",
-        "DELETE FROM tickets WHERE number = 9",
-    ],
-)
-def test_a_ledger_whose_events_are_whole_is_rebuilt_from_them(address, tmp_path, capsys, sql):
-    plain, mended = tmp_path / "plain.db", tmp_path / "mended.db"
-    damaged(address, sql)
-    assert run(capsys, "ledger", "copy", address, "--to", plain)[0] == 3  # as it is: evidence
-    code, out, _ = run(capsys, "ledger", "copy", address, "--to", mended, "--rebuild", "--json")
-    assert (code, json.loads(out)["whole"]) == (0, True)
-    with Ledger.open(address) as before, Ledger.open(mended) as after:
-        assert after.store.head() == before.store.head()  # so anchors and sites' hashes still hold
-        assert after.ask("here", "the last").number == 31
-        play(after, 3)
-        assert after.verify(progress=False).whole
-
-
-def test_a_ledger_with_a_bad_event_is_not_rebuilt(tmp_path, capsys):
-    path, mended = tmp_path / "run.db", tmp_path / "mended.db"
-    damaged(path, "UPDATE events SET body = replace(body, '1.0', '0.0') WHERE seq > 20")
-    code, _, error = run(capsys, "ledger", "copy", path, "--to", mended, "--rebuild")
-    assert (code, "its hash is not that of its text" in error) == (3, True)
-    assert list(tmp_path.glob("mended.db*")) == []
-
-
-def test_a_malformed_file_is_not_said_to_lack_room(tmp_path, capsys):
-    """A page of tickets is overwritten: the events can still be read."""
-    path, mended = tmp_path / "run.db", tmp_path / "mended.db"
-    damaged(path, "UPDATE tickets SET version = version")
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        (page,) = connection.execute(
-            "SELECT rootpage FROM sqlite_master WHERE name = 'tickets'"
-        ).fetchone()
-        (size,) = connection.execute("PRAGMA page_size").fetchone()
-    with open(path, "r+b") as file:
-        file.seek((page - 1) * size)
-        file.write(b"\xff" * 200)
-    code, out, _ = run(capsys, "ledger", "verify", path, "--json")
-    said = json.loads(out)["what"]
-    assert (code, "malformed" in said, "room" in said) == (3, True, False)
-    assert "--rebuild" in said
-    assert run(capsys, "ledger", "copy", path, "--to", mended, "--rebuild")[0] == 0
-
-
 def test_a_copy_whose_log_cannot_be_brought_in_is_refused(tmp_path, postgres, capsys, monkeypatch):
     """As on a disk that becomes full between the last commit and the checkpoint."""
     source, target = f"{postgres.get_uri()}#unfinished", tmp_path / "run.db"
@@ -205,32 +144,6 @@ def test_old_backups_go_with_what_sqlite_left_beside_them(tmp_path, capsys, monk
     kept = [f"run-2026111{night}T020000Z.db" for night in (1, 2)]
     assert names == {*kept, *(f"{name}-shm" for name in kept)}
     assert len(list(folder.glob("other*"))) == 3
-
-
-def test_a_ledger_in_postgresql_is_restored_from_a_backup(tmp_path, postgres, capsys):
-    """As the manual says, with a role that has no other right than to create schemas."""
-    psycopg = pytest.importorskip("psycopg")
-    with psycopg.connect(postgres.get_uri(), autocommit=True) as database:
-        name = database.info.dbname
-        database.execute("CREATE ROLE keeper LOGIN")
-        database.execute(f"GRANT CREATE ON DATABASE {name} TO keeper")
-    uri = postgres.get_uri().replace("postgres:", "keeper:", 1)
-    address, key = f"{uri}#restored", ["--key-file", tmp_path / "key"]
-    anchors, copy = tmp_path / "anchors.jsonl", tmp_path / "backup.db"
-    with made(address) as ledger:
-        play(ledger, 5)
-    assert run(capsys, "ledger", "anchor", address, *key, "--out", anchors)[0] == 0
-    assert run(capsys, "ledger", "backup", address, "--out", copy)[0] == 0
-    code, _, error = run(capsys, "ledger", "copy", copy, "--to", address)
-    assert (code, "exists already" in error) == (2, True)
-    with psycopg.connect(uri, autocommit=True) as database:
-        database.execute("ALTER SCHEMA lowswitch_restored RENAME TO lowswitch_restored_damaged")
-    assert run(capsys, "ledger", "copy", copy, "--to", address, "--json")[0] == 0
-    assert run(capsys, "ledger", "verify", address, "--anchors", anchors)[0] == 0
-    assert run(capsys, "token", "list", f"{address}_damaged")[0] == 0
-    with Ledger.open(address) as ledger:
-        play(ledger, 3)
-    assert run(capsys, "ledger", "verify", address, "--anchors", anchors)[0] == 0
 
 
 def test_a_moved_ledger_leaves_no_original_to_go_on_with(tmp_path, capsys):

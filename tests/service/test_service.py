@@ -338,6 +338,22 @@ def test_many_silent_connections_do_not_keep_others_out(served, monkeypatch):
             one.close()
 
 
+def test_a_request_before_a_burst_of_silent_connections_is_answered(served, monkeypatch):
+    """All of them wait to be accepted while the server is busy for a moment."""
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 100)
+    place = ("127.0.0.1", served.port)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(socket.create_connection(place))
+        wait_for(lambda: server.HttpConnection.silent)
+        loop = next(iter(server.HttpConnection.silent)).loop
+        loop.call_soon_threadsafe(time.sleep, 1.0)
+        asked = stack.enter_context(socket.create_connection(place, timeout=10))
+        asked.sendall(f"GET /healthz HTTP/1.1\r\nHost: {served.url[7:]}\r\n\r\n".encode())
+        for _ in range(200):
+            stack.enter_context(socket.create_connection(place))
+        assert asked.recv(1000).startswith(b"HTTP/1.1 200")
+
+
 def test_more_connections_than_can_be_served_are_refused_and_lose_nothing(tmp_path, monkeypatch):
     assert server.MOST_CONNECTIONS < server.MOST_AT_ONCE  # silent ones alone fill no server
     monkeypatch.setattr(server, "MOST_AT_ONCE", 5)

@@ -149,6 +149,25 @@ def test_without_a_spool_a_server_that_is_away_is_an_error(served):
         stranger.ask("a")
 
 
+def test_the_client_names_its_trouble_until_it_is_over(served, tmp_path):
+    spool = tmp_path / "spool"
+    with Client(served.url, served.tokens["site"], spool=spool) as site:
+        issued = site.ask("p1")
+    with Client(AWAY, served.tokens["site"], spool=spool) as away:
+        assert isinstance(away.tell(*told(issued)), Spooled)
+    with Client(AWAY, served.tokens["site"], spool=spool) as away:
+        with pytest.raises(UnreachableError):
+            away.flush()
+        assert "cannot be reached" in away.trouble
+    with Client(served.url, "abc.def", spool=spool) as stranger:
+        with pytest.raises(AccessError):
+            stranger.flush()
+        assert "unknown or revoked" in stranger.trouble
+    with Client(served.url, served.tokens["site"], spool=spool) as site:
+        site.flush()
+        assert (site.trouble, site.waiting) == (None, 0)
+
+
 def test_reports_wait_on_the_disk_and_go_out_in_order(served, tmp_path):
     spool = tmp_path / "site.spool"
     site = client(served, spool=spool)

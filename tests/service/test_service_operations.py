@@ -670,6 +670,16 @@ def test_a_head_of_more_than_64_kib_is_refused(served):
     assert served.json("GET", "/healthz")[0] == 200
 
 
+def test_a_monitor_hears_that_the_run_has_ended(served):
+    def metrics():
+        served.service.journal.catch_up()
+        return served.request("GET", "/metrics", role="auditor")[2].decode()
+
+    assert "\nlowswitch_ended 0\n" in metrics()
+    served.ledger.end(by="operator", reason="the trial is over")
+    assert "\nlowswitch_ended 1\n" in metrics()
+
+
 def test_a_clock_that_was_set_back_makes_no_negative_age(served, monkeypatch):
     served.json("POST", "/api/ask", {"requests": ["a"]}, role="site")
     before = datetime.now(UTC) - timedelta(hours=2)

@@ -8,7 +8,6 @@ import json
 import warnings
 from collections.abc import Callable
 from contextlib import closing, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,10 +168,9 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         " with it. A ledger that is being served is refused.",
         "action": "store_true",
     },
-    "--rebuild": {
-        "help": "Copy the record alone: make tickets anew from the events, and leave out snapshots."
-        " This mends a ledger whose events are whole.",
-        "action": "store_true",
+    "--backup": {
+        "help": "A backup of the ledger; needed if an event is bad, or if the ledger is lost.",
+        "metavar": "FILE",
     },
     "--more": {"help": "How many more tickets may be issued.", "type": int, "required": True},
     "--out?": {"help": "Append it to this file.", "type": Path, "metavar": "FILE"},
@@ -575,7 +573,10 @@ def _known(options: argparse.Namespace) -> list[Any]:
 def anchor(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Sign the head of the chain, and keep that outside: in a file, or at an address."""
     from lowswitch.ledger import anchors
+    from lowswitch.ledger.chain import ACCESS, Chain
 
+    for table in ("events", ACCESS):
+        Chain(ledger.store, table).require_whole("nothing was signed")
     key = anchors.signing_key(options.key_file or anchors.key_beside(options.address))
     made = anchors.anchored(ledger.store, key)
     if options.out is not None:
@@ -623,22 +624,20 @@ def backup(ledger: Ledger, options: argparse.Namespace) -> Any:
     return {"file": str(path), "whole": verdict.whole, "verdict": verdict.what, "removed": gone}
 
 
-@_command("--to", "--move", "--rebuild")
+@_command("--to", "--move")
 def copy(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Copy the ledger into another database, such as from a file to PostgreSQL, and verify."""
     from lowswitch.ledger.address import printable
-    from lowswitch.ledger.audit import issued
     from lowswitch.ledger.copies import copy as copied
     from lowswitch.ledger.copies import moving
 
-    tickets = partial(issued, ledger) if options.rebuild else None
     with moving(options.address) if options.move else nullcontext() as rename:
-        copied(ledger.store, options.to, tickets)
+        copied(ledger.store, options.to)
         verdict = _verified(options.to, options)
         left = rename() if rename and verdict.whole else None
     original = f"the original is now {left!r}"
     if left is None:
-        original = f"{printable(options.address)} still works; use only one of the two from now on"
+        original = f"{printable(options.address)} is as it was; use only one of the two from now on"
     found = {"whole": verdict.whole, "verdict": verdict.what, "head": verdict.head}
     return found | {"original": original}
 
@@ -649,6 +648,14 @@ def _verified(address: Any, options: argparse.Namespace) -> Any:
 
     with Ledger.open(address, read_only=True) as copied:
         return copied.verify(progress=False if options.json else None)
+
+
+@_command("--backup", "--by")
+def restore(options: argparse.Namespace) -> Any:
+    """Mend a damaged ledger from its own events, or from a backup; stop its servers first."""
+    from lowswitch.ledger.restores import restore as restored
+
+    return restored(options.address, options.backup, by=options.by)
 
 
 @_command("--more", *_WHO)
@@ -705,12 +712,13 @@ COMMANDS = {
     "export": export,
     "backup": backup,
     "copy": copy,
+    "restore": restore,
     "extend": extend,
     "close": close,
     "import": import_history,
 }
 TABLES = ("import",)  # these need states
-ALONE = ("create", "verify")  # these open a ledger themselves, or need none
+ALONE = ("create", "restore", "verify")  # these open a ledger themselves, or need none
 READERS = (
     *("status", "certificate", "tickets", "proposal", "motions", "anchor", "export", "backup"),
     "copy",

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowswitch.ledger.anchors import Known
-from lowswitch.ledger.chain import ACCESS, Chain
+from lowswitch.ledger.chain import ACCESS, RESTORED, Chain
 from lowswitch.ledger.corrections import Corrections
-from lowswitch.ledger.errors import BrokenError, StorageError
+from lowswitch.ledger.errors import BrokenError, ContradictedError, StorageError
 from lowswitch.ledger.events import KINDS, SITE, Event, why_no_time
 from lowswitch.ledger.exports import Exported
 from lowswitch.ledger.responses import Verdict
@@ -30,6 +30,15 @@ _NOT_ANCHORED = (
     "nothing from outside: somebody who can write to the database could have computed the whole"
     " chain anew, cut off its end, or put back an older copy"
 )
+_REBUILD = "every event is whole: 'lowswitch ledger restore' makes everything else anew from them"
+_RESTORE = (
+    "'lowswitch ledger restore --backup FILE' takes the bad part from a backup, and what follows it"
+    " from here"
+)
+_COMPARE = (
+    "if nobody has restored a backup, somebody may have rewritten the record: pause the run, keep"
+    " all files, and compare them with what sites and the board have"
+)
 
 
 def verify(
@@ -38,38 +47,47 @@ def verify(
     """Replay a ledger, and compare with it all else that is stored, and what others know of it."""
     store = ledger.store
     known = [*known, *_earlier(ledger)]
-    walk, head = _Walk(ledger.events, known), ""
+    walk, head, remedy = _Walk(ledger.events, known), "", _RESTORE
     try:
         snapshots = store.snapshots()
         total, head = store.head()  # again, so that no snapshot is ahead of it
         bound = {snapshot.seq: ledger.is_bound(snapshot) for snapshot in snapshots}
         walk.through(total, bound, progress)
+        _compare_access(ledger, walk, known)
+        remedy = _REBUILD
         _count_events(ledger, walk)
         unused = _compare_snapshots(ledger, snapshots, walk)
         _compare_tickets(ledger, walk)
-        _compare_access(ledger, walk, known)
         odd = store.oddities()
     except (BrokenError, StorageError) as error:
-        return walk.broken(error, head)
+        is_contradicted = isinstance(error.__cause__ or error, ContradictedError)
+        return walk.broken(error, head, _COMPARE if is_contradicted else remedy)
     if odd:
         what = f"all {total:,} events are whole, but not the database: {'; '.join(odd)}"
-        return Verdict(False, total, None, what, head)
+        return Verdict(False, total, None, what, head, remedy=_REBUILD)
     return walk.verdict(total, head, unused)
 
 
-def issued(ledger: Reading) -> list[StoredTicket]:
-    """The tickets as they must be stored, by a replay of the events alone."""
-    walk = _Walk(ledger.events)
-    walk.through(ledger.store.head()[0], {}, progress=False)
+def issued(read: Callable[[int], Iterable[Event]], total: int) -> list[StoredTicket]:
+    """The tickets as they must be stored after so many events, by a replay of these alone."""
+    walk = _Walk(read)
+    walk.through(total, {}, progress=False)
     return [walk.ticket(number) for number in range(1, len(walk.issued) + 1)]
 
 
 def _earlier(ledger: Reading) -> Iterator[Known]:
-    """What each earlier `verify` of the service found, as far as that can be read."""
+    """What each earlier `verify` of the service found, as far as that can be read.
+
+    A restore takes back events that a backup did not have, and says so in the same chain.
+    """
+    found = list[tuple[int, str]]()
     with suppress(BrokenError, StorageError):
         for event in Chain(ledger.store).events() if ledger.store.found >= 3 else ():
             if event.kind == "verified" and event.payload["whole"]:
-                yield Known(event.payload["events"], event.payload["head"], _EARLIER)
+                found.append((event.payload["events"], event.payload["head"]))
+            elif event.kind == RESTORED:
+                found = [one for one in found if one[0] <= event.payload["events"]]
+    yield from (Known(seq, head, _EARLIER) for seq, head in found)
 
 
 def verify_export(
@@ -81,7 +99,7 @@ def verify_export(
     try:
         walk.through(found.total, {}, progress)
     except BrokenError as error:
-        return walk.broken(error, "")
+        return walk.broken(error, "", "export it again, and keep this file if that one is whole")
     assert walk.state is not None
     return walk.verdict(found.total, walk.state.head, "; no tickets or snapshots to compare with")
 
@@ -195,10 +213,10 @@ class _Walk:
         what = f"all {total:,} events are whole and lead to this state{more}"
         return Verdict(True, total, None, what, head, self.outside.words)
 
-    def broken(self, error: BrokenError | StorageError, head: str) -> Verdict:
+    def broken(self, error: BrokenError | StorageError, head: str, remedy: str) -> Verdict:
         """What is the first thing that is not."""
         bad = error.seq if isinstance(error, BrokenError) else self.seq + 1
-        return Verdict(False, bad - 1, bad, str(error), head)
+        return Verdict(False, bad - 1, bad, str(error), head, remedy=remedy)
 
 
 class _Outside:
@@ -226,7 +244,7 @@ class _Outside:
         """Compare an event with what is known of it."""
         for one in self.numbered.pop(event.seq, ()):
             if one.hash != event.hash:
-                raise BrokenError(
+                raise ContradictedError(
                     event.seq,
                     f"{one.source} says that its hash was {one.hash}, and it is {event.hash}; this"
                     " event or one before it was rewritten, or this is another run",
@@ -238,13 +256,13 @@ class _Outside:
     def end(self, total: int) -> None:
         """Everything that is known was seen."""
         for seq, (one, *_) in sorted(self.numbered.items()):
-            raise BrokenError(
+            raise ContradictedError(
                 total + 1,
                 f"it is not there, and {one.source} says that there were {seq:,} events; the end"
                 " was cut off, or this is an older copy",
             )
         for one in self.hashes.values():
-            raise BrokenError(
+            raise ContradictedError(
                 total + 1,
                 f"it is not there, and none of the {total:,} events before it has {one.source}"
                 f" {one.hash}; the record was rewritten or cut off, or the hash is of another run",
@@ -362,4 +380,4 @@ def _compare_access(ledger: Reading, walk: _Walk, known: Sequence[Known]) -> Non
         if ledger.store.beside(ACCESS):
             raise BrokenError(seq, "it has rows under numbers of no event")
     except BrokenError as error:
-        raise StorageError(f"the record of access is damaged at its {error}") from None
+        raise StorageError(f"the record of access is damaged at its {error}") from error

@@ -155,7 +155,7 @@ class Client(Remote):
     def _answers(self, requests: Sequence[str]) -> list[Issued | LedgerError]:
         """Ask; one request that cannot even be read does not keep the others from being heard."""
         try:
-            answers = self._connection.post("/api/ask", requests=list(requests))["answers"]
+            answers = self._posted("/api/ask", requests=list(requests))
         except (AccessError, UnreachableError):
             raise
         except LedgerError as error:
@@ -168,6 +168,15 @@ class Client(Remote):
             error_of(one["error"], one["says"]) if "error" in one else self._issued(one)
             for one in answers
         ]
+
+    def _posted(self, path: str, **body: Any) -> list[dict[str, Any]]:
+        """The answers to several requests or reports; if there are none, `trouble` says why."""
+        try:
+            answers: list[dict[str, Any]] = self._connection.post(path, **body)["answers"]
+        except (AccessError, UnreachableError) as error:
+            self.trouble = str(error)
+            raise
+        return answers
 
     def _issued(self, facts: dict[str, Any]) -> Issued:
         """A ticket; a policy that is too large to come with it is fetched once."""
@@ -271,7 +280,7 @@ class Client(Remote):
     def _send(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
         """Send reports; one that cannot even be read does not keep the others from being sent."""
         try:
-            answers = self._connection.post("/api/tell", reports=list(reports))["answers"]
+            answers = self._posted("/api/tell", reports=list(reports))
         except (AccessError, UnreachableError):
             raise
         except LedgerError as error:

@@ -15,6 +15,7 @@ from lowswitch.io.files import owning
 from lowswitch.ledger.address import file_of, is_postgres, printable, store_at
 from lowswitch.ledger.errors import LedgerError, StorageError
 from lowswitch.ledger.events import GENESIS, read_event
+from lowswitch.ledger.sqlite import rename
 from lowswitch.ledger.store import COMPANIONS, DERIVED, SCHEMA, UPGRADES, Store, StoredTicket
 
 _TABLE = re.compile(r"CREATE TABLE (\w+) \((.*)\)", re.DOTALL)
@@ -72,18 +73,7 @@ def moving(address: str | Path) -> Iterator[Callable[[], str]]:
     if moved.exists():
         raise LedgerError(f"{str(moved)!r} exists already; move it away first")
     with owning(path):
-        yield lambda: _rename(path, moved)
-
-
-def _rename(path: Path, moved: Path) -> str:
-    """Rename a ledger with its log; return the new name."""
-    try:
-        for end in ("", *COMPANIONS):
-            if Path(f"{path}{end}").exists():
-                os.rename(f"{path}{end}", f"{moved}{end}")
-    except OSError as error:
-        raise StorageError(f"cannot rename {str(path)!r}: {error.strerror}") from error
-    return str(moved)
+        yield lambda: rename(path, moved)
 
 
 def _copy_table(source: Store, target: Store, name: str, columns: list[str]) -> None:

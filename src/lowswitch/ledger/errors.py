@@ -73,3 +73,7 @@ class BrokenError(LedgerError):
     def __init__(self, seq: int, what: str) -> None:
         super().__init__(f"event {seq}: {what}")
         self.seq, self.what = seq, what
+
+
+class ContradictedError(BrokenError):
+    """The events are not those that somebody outside knows of."""

@@ -10,8 +10,8 @@ import hashlib
 import os
 import re
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,11 @@ _UNIQUE = {  # the indexes without which a row could be there twice, and the for
 }
 
 
+def _schema(name: str) -> str:
+    """The schema of a ledger, by the name after # in its address."""
+    return f"lowswitch_{name or 'ledger'}"
+
+
 class PostgresStore(Store):
     """A connection to the schema of a ledger; one that was lost is made anew."""
 
@@ -66,7 +71,7 @@ class PostgresStore(Store):
             raise NotALedgerError(
                 f"the name of a ledger, after #, has small letters, digits and _, not {name!r}"
             )
-        self.schema, self.read_only = f"lowswitch_{name or 'ledger'}", read_only
+        self.schema, self.read_only = _schema(name), read_only
         self.lock = int.from_bytes(hashlib.sha256(self.schema.encode()).digest()[:8], signed=True)
         self._streams = 0
 
@@ -159,7 +164,7 @@ class PostgresStore(Store):
         with self._errors(), self.connection.pipeline():
             yield
 
-    def stream(self, sql: str, *values: Any) -> Iterator[Any]:
+    def stream(self, sql: str, *values: Any) -> Generator[Any, None, None]:
         with self._errors():
             connection = self.connection
             self._streams += 1
@@ -225,6 +230,15 @@ class PostgresStore(Store):
 
     def remove(self) -> None:
         self.execute(f"DROP SCHEMA {self.schema} CASCADE")
+
+    def take_place(self, address: str | Path, kept: str) -> bool:
+        target, aside = (_schema(str(one).partition("#")[2]) for one in (address, kept))
+        with closing(self), self.transaction():
+            there = self.execute("SELECT 1 FROM pg_namespace WHERE nspname = ?", target)
+            if there:
+                self.execute(f"ALTER SCHEMA {target} RENAME TO {aside}")
+            self.execute(f"ALTER SCHEMA {self.schema} RENAME TO {target}")
+        return bool(there)
 
     def backup(self, path: Path) -> None:
         copy(self, path)

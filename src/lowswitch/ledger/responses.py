@@ -246,6 +246,22 @@ class Verdict:
     what: str  # in words
     head: str
     anchored: str = ""  # what from outside it was compared with, in words
+    remedy: str | None = None  # what to do if it is not whole
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore did, and what is left to do."""
+
+    whole: bool
+    verdict: str
+    head: str
+    recovered: int  # events since the backup that came from the damaged ledger
+    lost: str  # in words
+    decisions_lost: list[str]  # as far as the damaged ledger still says
+    tokens: str  # in words
+    paused: bool
+    damaged: str | None  # where the damaged ledger is now
 
 
 @dataclass(frozen=True, eq=False)

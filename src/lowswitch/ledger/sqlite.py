@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ _EARLIER = {  # of ledgers that an earlier version made
     ("index", "tickets_by_status", "CREATE INDEX tickets_by_status ON tickets (status)")
 }
 _BUSY_MS = 30_000
+# A damaged text is read as another one, so that `verify` names its row by the hash.
+_TEXT = partial(str, encoding="utf-8", errors="replace")
 _HALF_MADE = 1 << 16  # bytes that such a file has at most
 
 
@@ -118,7 +121,7 @@ class SqliteStore(Store):
         with self._errors:
             self.connection.executemany(sql, rows)
 
-    def stream(self, sql: str, *values: Any) -> Iterator[Any]:
+    def stream(self, sql: str, *values: Any) -> Generator[Any, None, None]:
         with self._errors:
             yield from self.connection.execute(sql, values)
 
@@ -146,6 +149,13 @@ class SqliteStore(Store):
         self.close()
         for end in ("", *COMPANIONS):
             Path(f"{self.path}{end}").unlink(missing_ok=True)
+
+    def take_place(self, address: str | Path, kept: str) -> bool:
+        self.close()
+        was_there = Path(address).exists()
+        rename(Path(address), Path(kept))
+        rename(self.path, Path(address))
+        return was_there
 
     def backup(self, path: Path) -> None:
         if path.exists():
@@ -186,6 +196,18 @@ class SqliteStore(Store):
 
     def close(self) -> None:
         self.connection.close()
+
+
+def rename(path: Path, moved: Path) -> str:
+    """Rename a ledger with its log; return the new name."""
+    try:
+        for end in ("", *COMPANIONS):
+            if Path(f"{path}{end}").exists():
+                os.rename(f"{path}{end}", f"{moved}{end}")
+        sync_folder(path.parent)
+    except OSError as error:
+        raise StorageError(f"cannot rename {str(path)!r}: {error.strerror}") from error
+    return str(moved)
 
 
 def _is_closed(path: Path) -> bool:
@@ -236,6 +258,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
             timeout=_BUSY_MS / 1000,
         )
         connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        connection.text_factory = _TEXT
         return connection
 
 
@@ -257,7 +280,7 @@ class _Errors:
                 raise NotALedgerError(f"{str(self.path)!r} is no ledger ({error})") from error
             way_out = "Try again when the disk works and has room"
             if "malformed" in str(error):
-                way_out = "Copy it with 'lowswitch ledger copy --rebuild', or restore a backup"
+                way_out = "Mend it with 'lowswitch ledger restore'"
             raise StorageError(
                 f"{str(self.path)!r} could not be used ({error}); nothing was saved. {way_out}"
             ) from error

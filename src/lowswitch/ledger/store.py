@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,7 +104,7 @@ class Store(ABC):
         return nullcontext()
 
     @abstractmethod
-    def stream(self, sql: str, *values: Any) -> Iterator[Any]:
+    def stream(self, sql: str, *values: Any) -> Generator[Any, None, None]:
         """Run one query, and hand its rows out one by one."""
 
     @abstractmethod
@@ -118,6 +118,10 @@ class Store(ABC):
     @abstractmethod
     def remove(self) -> None:
         """Remove a ledger that was not finished."""
+
+    @abstractmethod
+    def take_place(self, address: str | Path, kept: str) -> bool:
+        """Close, and move to an address; what is there moves to `kept`. Whether there was any."""
 
     @abstractmethod
     def backup(self, path: Path) -> None:
@@ -182,10 +186,10 @@ class Store(ABC):
 
     # ---- events ----------------------------------------------------------------------------------
 
-    def append(self, events: Iterable[Event]) -> None:
+    def append(self, events: Iterable[Event], table: str = "events") -> None:
         """Write the next events."""
         rows = [(event.seq, event.body, event.hash) for event in events]
-        self.execute_many("INSERT INTO events (seq, body, hash) VALUES (?, ?, ?)", rows)
+        self.execute_many(f"INSERT INTO {table} (seq, body, hash) VALUES (?, ?, ?)", rows)
 
     def head(self, table: str = "events") -> tuple[int, str]:
         """The number and the hash of the last event; (0, "") if there is none."""

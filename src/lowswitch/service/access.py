@@ -20,7 +20,7 @@ from typing import Any
 from lowswitch.checks import require_count, require_word
 from lowswitch.ledger import LedgerError, Verdict
 from lowswitch.ledger.address import store_at
-from lowswitch.ledger.chain import Chain
+from lowswitch.ledger.chain import RESTORED, Chain
 from lowswitch.ledger.errors import BrokenError, DamagedError
 from lowswitch.ledger.events import OPERATOR, Event
 from lowswitch.service.roles import ROLES
@@ -314,6 +314,8 @@ class Access:
             self._done[event.kind] = event.time
         elif event.kind == "verified":
             self._verdict = {"time": event.time, "by": event.actor} | facts
+        elif event.kind == RESTORED:
+            self._verdict = None  # which was about the damaged ledger
 
     # ---- backups, anchors and verdicts -----------------------------------------------------------
 

@@ -321,6 +321,9 @@ async def anchor(call: Call) -> Response:
     if service.key_file is None and is_postgres(service.address):
         says = "this server has no signing key; its administrator starts it with --key-file FILE"
         raise LedgerError(says)
+    verdict = service.access.last_verdict()
+    if verdict is not None and not verdict["whole"]:
+        raise LedgerError(f"nothing is signed: the last check found damage: {verdict['what']}")
 
     def sign() -> dict[str, Any]:
         key = anchors.signing_key(service.key_file or anchors.key_beside(service.address))

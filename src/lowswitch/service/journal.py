@@ -217,6 +217,11 @@ class Journal:
                 return False
         return False
 
+    @property
+    def ended(self) -> bool:
+        """Whether the run had ended when the last event was read."""
+        return any(mark.kind == "ended" for mark in reversed(self.marks))
+
     def never_changes(self) -> set[tuple[int, int]]:
         """The rows of postponed proposals in which only a trial would have changed."""
         found = set[tuple[int, int]]()

@@ -111,6 +111,8 @@ def _of_record(service: Service) -> Iterator[_Series]:
         done = service.access.last_copied(kind)
         at: list[tuple[Labels, float]] = [] if done is None else [({}, _seconds(done))]
         yield _Series(f"last_{name}_timestamp_seconds", "gauge", words, at)
+    ended = float(service.journal.ended)
+    yield _Series("ended", "gauge", "1 once the run has ended.", [({}, ended)])
     reports = [({"site": name}, _seconds(site.last)) for name, site in service.journal.reported()]
     yield _Series(
         "last_report_timestamp_seconds", "gauge", "When each site last reported.", reports

@@ -28,6 +28,9 @@ from lowswitch.service.moving import move_file
 PORT = 8642
 MOST_CONNECTIONS = 400  # that are silent
 MOST_AT_ONCE = 1400  # connections in all, each with a body of at most 1 MiB; more get a 503
+# Many fewer than may be silent: the first words of each are read before it can be the oldest.
+_ACCEPTED_AT_ONCE = 50
+_MOST_UNACCEPTED = 1024  # connections that wait for that
 _MOST_HEAD = 1 << 16  # bytes of the head of a request
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n"
 MOST_PIPELINED = 16  # requests of a connection that wait for their answers
@@ -151,7 +154,7 @@ class Place:
                 f"cannot listen on {self.host} port {self.port} ({error.strerror}); choose another"
                 " --port, or 0 for any that is free"
             ) from None
-        listening.listen(1024)
+        listening.listen(_MOST_UNACCEPTED)
         return listening
 
     def url(self, listening: socket.socket) -> str:
@@ -224,6 +227,7 @@ class Server(uvicorn.Server):
             date_header=False,
             limit_concurrency=MOST_AT_ONCE,
             timeout_keep_alive=_IDLE_SECONDS,
+            backlog=_ACCEPTED_AT_ONCE,
             timeout_graceful_shutdown=10,
         )
         super().__init__(config)
@@ -245,4 +249,6 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(_MOST_UNACCEPTED)  # asyncio set it to what is accepted at once
         self._ready()
