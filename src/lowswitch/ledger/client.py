@@ -56,7 +56,7 @@ class Spooled:
 
 @dataclass(frozen=True)
 class Played:
-    """What `Client.play` did."""
+    """The result of `Client.play`."""
 
     episodes: int
     told: int  # acknowledged by the server when they ended
@@ -97,7 +97,9 @@ class Client(Remote):
         self.clock: Callable[[], float] = time.time
 
     def close(self) -> None:
-        """Let go of the connection and the spool; what waits in it goes out the next time."""
+        """Close the connection and the spool. Waiting reports are sent by the next client that uses
+        it.
+        """
         with self._lock:
             self._connection.close()
             if self._spool is not None:
@@ -153,7 +155,7 @@ class Client(Remote):
         return found
 
     def _answers(self, requests: Sequence[str]) -> list[Issued | LedgerError]:
-        """Ask; one request that cannot even be read does not keep the others from being heard."""
+        """Send requests. An unreadable request is refused alone, the others are answered."""
         try:
             answers = self._connection.post("/api/ask", requests=list(requests))["answers"]
         except (AccessError, UnreachableError):
@@ -170,7 +172,7 @@ class Client(Remote):
         ]
 
     def _issued(self, facts: dict[str, Any]) -> Issued:
-        """A ticket; a policy that is too large to come with it is fetched once."""
+        """A ticket. A policy that is too large to come with it is fetched once."""
         if facts["policy"] is None:
             has_rows = "states" in self._known_terms()
             member = facts["member"] if has_rows else None
@@ -178,7 +180,7 @@ class Client(Remote):
         return issued_of(facts)
 
     def _known_terms(self) -> dict[str, Any]:
-        """What the run declared, which never changes."""
+        """The declaration of the run, which never changes."""
         if not self._declared:
             self._declared = self.terms()
         return self._declared
@@ -249,9 +251,10 @@ class Client(Remote):
     def _keep_and_send(
         self, spool: Spool, reports: list[dict[str, Any]], **facts: Any
     ) -> list[Told | Spooled | LedgerError | None]:
-        """Put reports into the spool and send all that waits.
+        """Put reports into the spool and send everything that waits.
 
-        None stands for a report that is not kept, because another one of its ticket waits.
+        The result is None for a report that is not stored because another report of its ticket
+        waits.
         """
         numbers = spool.add(reports, **facts)
         answers: dict[int, Told | LedgerError] = {}
@@ -269,7 +272,7 @@ class Client(Remote):
         ]
 
     def _send(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
-        """Send reports; one that cannot even be read does not keep the others from being sent."""
+        """Send reports. An unreadable report is refused alone, and the others are still sent."""
         try:
             answers = self._connection.post("/api/tell", reports=list(reports))["answers"]
         except (AccessError, UnreachableError):
@@ -310,9 +313,9 @@ class Client(Remote):
         return {number: one for number, one in found.items() if not isinstance(one, _LATER_ON)}
 
     def _with_ticket(self, spool: Spool, one: Waiting, tickets: dict[str, str]) -> Waiting | None:
-        """A report with its ticket, also if its episode was played without one.
+        """A report with its ticket, even if the episode was played without one.
 
-        None if there is no ticket for it, as when all tickets of the run are issued.
+        None if it gets no ticket, for example because all tickets of the run are issued.
         """
         name = one.report["ticket"]
         if not name.startswith(_LATER):
@@ -334,9 +337,10 @@ class Client(Remote):
         return one._replace(report=one.report | {"ticket": ticket})
 
     def _sort_out(self, spool: Spool, answers: dict[int, Told | LedgerError]) -> bool:
-        """Forget what is acknowledged and mark what is refused; whether the rest must wait.
+        """Remove acknowledged reports and mark refused ones; return whether the rest must wait.
 
-        What a frozen run or a full disk does not take now stays as it is, and goes out later.
+        Reports that a frozen run or a full disk cannot take now stay in the spool and are sent
+        later.
         """
         wait = False
         for number, answer in answers.items():
@@ -351,8 +355,8 @@ class Client(Remote):
     def _keep_promises(self, spool: Spool, tickets: dict[str, str]) -> set[str]:
         """Ask for the tickets that were promised; return the requests that must still wait.
 
-        They wait where the site has as many open tickets as it may have. What is refused for any
-        other reason is refused with its report.
+        Requests wait while the site has its maximum of open tickets. A request that is refused for
+        another reason is refused with its report.
         """
         while promised := spool.promised():
             some = promised[:_AT_ONCE]
@@ -388,12 +392,12 @@ class Client(Remote):
         return self._spool
 
     def _require_try(self) -> None:
-        """Do not knock all the time at a door that was closed a moment ago."""
+        """Pause between attempts after a failure, to spare an unreachable server."""
         if time.monotonic() < self._retry_at:
             raise UnreachableError(self.trouble or "the server was away a moment ago")
 
     def _away(self, error: LedgerError | None = None) -> None:
-        """Wait before the next try, longer each time; calls during the pause do not prolong it."""
+        """Wait longer before each further attempt. Calls during the pause do not prolong it."""
         if isinstance(error, TokenExpiredError):
             goes_on = "reports wait in the spool, and the last policy is followed, until you do"
             self._warn(f"{error}; {goes_on}")
@@ -413,14 +417,14 @@ class Client(Remote):
             self.trouble = None
 
     def _warn(self, says: str) -> None:
-        """Say what is wrong with the token, once a day, and let `trouble` say it all the time."""
+        """Warn about the token once a day, and keep the reason in `trouble`."""
         self.trouble = says
         if self.clock() - self._warned >= _WARN_EVERY:
             self._warned = self.clock()
             warnings.warn(says, TokenWarning, stacklevel=2)
 
     def _remember(self, issued: list[Issued]) -> None:
-        """Keep the newest policy, and the fallback, for the time in which the server is away."""
+        """Store the newest policy and the fallback, for when the server is away."""
         if self._spool is not None and issued:
             if not self._knows_terms:
                 with suppress(*_AWAY):
@@ -434,7 +438,7 @@ class Client(Remote):
                 self._spool.put(policy=facts)
 
     def _promised(self, request: str) -> Issued:
-        """An episode without a ticket, which is on the disk before it begins."""
+        """Begin an episode without a ticket, after noting it on the disk."""
         spool = self._require_spool()
         kept = spool.get("policy")
         if kept is not None and 0 <= self.clock() - kept["time"] <= self.most_age:
@@ -484,7 +488,7 @@ class Client(Remote):
 
 
 def _conflict(ticket: str) -> ConflictError:
-    """What is said of a second report of a ticket while the first one waits."""
+    """The refusal of a second report of a ticket while the first one waits."""
     return ConflictError(
         f"another report of ticket {ticket} waits in the spool, and is kept instead of this one; if"
         " this one is right, an operator can amend it when the server has the other"
@@ -500,8 +504,8 @@ def _is_promised(one: Waiting, promised: set[str]) -> bool:
 def _lacks_actions(report: dict[str, Any]) -> bool:
     """Whether a report leaves its actions to a ticket that was issued after the episode.
 
-    The ticket's policy may be another one than that which was followed. With features this is true
-    of the propensities as well.
+    That ticket may have a policy other than the one that was followed. With features, the
+    propensities are affected too.
     """
     ticket, states = report.get("ticket"), report.get("states")
     later = isinstance(ticket, str) and ticket.startswith(_LATER)
@@ -511,5 +515,5 @@ def _lacks_actions(report: dict[str, Any]) -> bool:
 
 
 def _plain_policy(policy: Any) -> Any:
-    """A policy as JSON can hold it."""
+    """A policy as plain JSON values."""
     return policy.to_dict() if isinstance(policy, LinearPolicy) else np.asarray(policy).tolist()

@@ -1,9 +1,9 @@
 """Decisions: what reviewers approve, reject, forbid and allow again, and how many must agree.
 
-Where the quorum of a run is above 1, a decision is first a request, which is an event of its own.
-It is carried out when so many reviewers have agreed, each person once. A rollback and a resumption,
-which operators ask for, need the same number of reviewers. To postpone, to pause the run and to
-make a trial smaller, one person is enough.
+If the quorum of a run is above 1, a decision starts as a request, which is an event of its own. It
+takes effect once `quorum` reviewers have agreed, each person counted once. Operators ask for a
+rollback or a resumption, and need the same number of reviewers. One person alone can postpone a
+change, pause the run or make a trial smaller.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ Book = TypeVar("Book", bound="Deciding")
 
 
 class MovedOnError(Exception):
-    """Others have written while something was worked out; it is worked out again."""
+    """Somebody else wrote during the computation, so it is repeated."""
 
 
 def planned_first(
     method: Callable[Concatenate[Book, Given], Result],
 ) -> Callable[Concatenate[Book, Given], Result]:
-    """Let a method that may plan work out everything before its transaction begins.
+    """Let a method that may plan compute everything before its transaction begins.
 
-    So others can write meanwhile. If they did, it is done again, and then nobody else can write.
+    So others can write meanwhile. If they did, the computation is repeated, and this time nobody
+    else can write.
     """
 
     @functools.wraps(method)
@@ -60,12 +61,12 @@ def planned_first(
 
 
 class Deciding(Reading):
-    """The part of a ledger that decides."""
+    """The part of a ledger that makes decisions."""
 
     _hold = True  # whether a transaction begins before something is worked out
 
     def _writing(self, request: Request | None = None) -> AbstractContextManager[Writer]:
-        """One transaction: what is written, and what follows from it."""
+        """One transaction: the given events, and the events that follow from them."""
         raise NotImplementedError
 
     def _is_quiet(self) -> bool:
@@ -75,7 +76,7 @@ class Deciding(Reading):
     def _named(
         self, kind: str, by: str, request: str | None, asked: dict[str, Any], also: str = ""
     ) -> Request:
-        """What somebody asks for, once the names are known to be names."""
+        """A request, after the names in it are checked."""
         name = None if request is None else text("request", request)
         return Request(kind, text("by", by), name, asked, also)
 
@@ -88,13 +89,13 @@ class Deciding(Reading):
         *,
         forever: bool = True,
     ) -> AbstractContextManager[Writer]:
-        """The transaction of a decision, which is a motion first where several must agree."""
+        """The transaction of a decision. If several must agree, it starts as a motion."""
         first = self._ready().quorum > 1 and needs_quorum(kind, {"forever": forever})
         kinds = ("requested", kind) if first else (kind, "requested")
         return self._writing(self._named(kinds[0], by, request, asked, also=kinds[1]))
 
     def _before(self, writer: Writer) -> tuple[MotionView | None, int]:
-        """What the same request led to before: the motion, if it waits still, and the version."""
+        """What the same request led to before: the motion if it still waits, and the version."""
         assert writer.done is not None
         state, done = writer.state, writer.done
         if done.kind == "requested":
@@ -102,7 +103,9 @@ class Deciding(Reading):
         return None, int(done.payload.get("version", state.version))
 
     def _outcome(self, writer: Writer, number: int, kind: str) -> tuple[MotionView | None, int]:
-        """What became of a motion: it waits still, or was carried out; else it is an error."""
+        """What became of a motion: it still waits or was carried out; otherwise this raises an
+        error.
+        """
         state = writer.state
         waiting = state.motions.get(number)
         if waiting is not None and not state.lapsed(waiting):
@@ -186,7 +189,9 @@ class Deciding(Reading):
     def require_decision(
         self, proposal: ProposalView | str, rows: Sequence[tuple[Any, Any]] | None = None
     ) -> None:
-        """Rows (step, state) of a proposal can be decided on now: it is pending and has them."""
+        """Check that rows (step, state) of a proposal can be decided on: it is pending and has
+        them.
+        """
         with self._lock:
             state = self._ready()
             require_thawed(state, self.store)
@@ -265,11 +270,11 @@ class Deciding(Reading):
     def veto(
         self, rows: Sequence[tuple[Any, Any]] | None, actions: Sequence[Any]
     ) -> dict[str, Any]:
-        """The rows and actions of a veto, once they are checked."""
+        """The rows and actions of a veto, after they are checked."""
         return self.terms.proposals.veto(rows, self._actions(actions))
 
     def require_vetoable(self, payload: dict[str, Any]) -> None:
-        """Every row has an action left, and something to play instead of a deployed one."""
+        """Check that every row keeps an allowed action and has a replacement for a deployed one."""
         with self._lock:
             self._require_vetoable(self._ready(), payload)
 
@@ -279,7 +284,7 @@ class Deciding(Reading):
         self.terms.proposals.require_vetoable(state, payload)
 
     def _require_liftable(self, state: State, payload: dict[str, Any]) -> None:
-        """Every row forbids all of the actions."""
+        """Check that every row forbids all of the actions."""
         allowed, names = state.learner.actions_allowed, self.terms.labels["action"]
         for row in payload["rows"]:
             if self.terms.proposals.allowed_in(allowed, row)[payload["actions"]].any():
@@ -328,19 +333,19 @@ class Deciding(Reading):
             return self._decide(writer, by, OPERATOR, "rolled_back", payload)
 
     def require_rollback(self, version: int) -> None:
-        """A version of this ledger can be deployed again: it is another one, and allowed."""
+        """Check that a version can be deployed again: it is not the current one, and is allowed."""
         with self._lock:
             state = self._ready()
             self._require_other(state, version)
             self._require_allowed(state, version)
 
     def _require_other(self, state: State, version: int) -> None:
-        """A version is not the deployed one."""
+        """Check that a version is not the deployed one."""
         if state.versions[version - 1].identity == state.versions[-1].identity:
             raise LedgerError(f"version {version} is what is deployed now")
 
     def _require_allowed(self, state: State, version: int) -> None:
-        """A version plays nothing that was forbidden since."""
+        """Check that a version plays nothing that was forbidden since."""
         terms, learner = self.terms, state.learner
         if not terms.is_forbidden(state.versions[version - 1], learner):
             return
@@ -456,7 +461,7 @@ class Deciding(Reading):
             return _view(self._motion(state, number), state.quorum)
 
     def _motion(self, state: State, number: Any) -> Motion:
-        """A motion that waits, or an error."""
+        """The pending motion with this number, or an error."""
         known = state.motions.get(number)
         if known is None:
             raise LedgerError(
@@ -468,7 +473,7 @@ class Deciding(Reading):
         return known
 
     def _require_possible(self, writer: Writer, motion: Motion) -> None:
-        """What a motion asks for can still be done, as it could when it was made."""
+        """Check that a motion can still be carried out."""
         kind, decision = motion.kind, motion.decision
         if "proposal" in decision or kind == "lifted":
             writer.require_thawed()
@@ -482,7 +487,7 @@ class Deciding(Reading):
     def _decide(
         self, writer: Writer, by: str, role: str, kind: str, payload: dict[str, Any]
     ) -> int | MotionView:
-        """Carry out a decision, or ask other reviewers for it; the version, or the motion."""
+        """Carry out a decision, or ask other reviewers first; return the version or the motion."""
         actor, state = by, writer.state
         if state.quorum == 1 or not needs_quorum(kind, payload):
             return self._record(writer, actor, role, kind, payload)
@@ -492,7 +497,7 @@ class Deciding(Reading):
         return _view(state.motions[made.seq], state.quorum)
 
     def _carry_out(self, writer: Writer, motion: Motion) -> int | MotionView:
-        """Do what a motion asks for if enough reviewers agree."""
+        """Carry out a motion if enough reviewers agree."""
         state = writer.state
         if len(motion.confirmed) < state.quorum:
             return _view(motion, state.quorum)
@@ -516,7 +521,7 @@ class Deciding(Reading):
 
 
 def _require_base(state: State, base: int | None) -> None:
-    """The version that somebody looked at is the deployed one still."""
+    """Check that the version somebody looked at is still deployed."""
     if base is not None and base != state.version:
         raise LedgerError(
             f"you looked at version {base}, and version {state.version} replaced it meanwhile; look"

@@ -1,4 +1,4 @@
-"""History of an old protocol from a CSV file: one line a step, with labels."""
+"""Import the history of an old protocol from a CSV file: one line per step, with labels."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def import_csv(
 def read_episodes(
     path: Path, terms: TableTerms, columns: dict[str, str], progress: bool | None
 ) -> list[list[Step]]:
-    """The episodes of a file in their order, or an error that names line and column."""
+    """The episodes of a file in order; an error names the line and the column."""
     unknown = columns.keys() - {*COLUMNS, *OPTIONAL}
     if unknown:
         raise LedgerError(f"there is no column {sorted(unknown)[0]!r} to name; they are {COLUMNS}")
@@ -146,7 +146,7 @@ def _value(name: str, cell: str, terms: TableTerms) -> Any:
 
 
 def _whole(steps: list[Step], terms: TableTerms, path: Path) -> list[Step]:
-    """The steps of one episode in order, if all are there."""
+    """The steps of one episode in order, if none is missing."""
     ordered = sorted(steps, key=lambda step: step.step)
     for wanted, step in enumerate(ordered):
         if step.step != wanted:

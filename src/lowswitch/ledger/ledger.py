@@ -1,4 +1,4 @@
-"""Ledger: a learner behind a board, with nothing lost and nothing changed without a decision."""
+"""Ledger: a learner behind a board. Nothing is lost, and nothing changes without a decision."""
 
 from __future__ import annotations
 
@@ -550,7 +550,7 @@ class Ledger(Deciding):
                     self.store.add_snapshot(writer.snapshot)  # if there is room: nothing needs it
 
     def _commit(self, writer: Writer, base: tuple[int, str]) -> None:
-        """Store what was worked out before the transaction, unless others have written since."""
+        """Store the result computed before the transaction, unless others have written since."""
         if writer.events:
             with self.store.transaction():
                 if self.store.head() != base:
@@ -559,7 +559,7 @@ class Ledger(Deciding):
 
 
 def _stopping(role: str) -> str:
-    """The role of somebody who stops something."""
+    """The role of the person who stops something."""
     if role not in (REVIEWER, OPERATOR):
         raise LedgerError(f"role must be {REVIEWER!r} or {OPERATOR!r}, not {role!r}")
     return role

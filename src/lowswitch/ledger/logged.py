@@ -1,4 +1,4 @@
-"""What a ledger or a CSV file logged, for `lowswitch.evaluate` and `lowswitch.compare_arms`."""
+"""The data that a ledger or a CSV file logged, for `lowswitch.evaluate` and `compare_arms`."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _terms_of(
     actions: int | Sequence[str],
     rewards: tuple[float, float],
 ) -> TableTerms:
-    """Terms that only name things: nothing is run by them."""
+    """Terms that only provide names; no run uses them."""
     return TableTerms.declared(
         few(deployments=1),
         horizon=horizon,
@@ -139,9 +139,9 @@ def _terms_of(
 def _reports(
     ledger: Reading, after: int
 ) -> tuple[list[tuple[int, list[int], list[int], list[float]]], int]:
-    """Version, states, actions and rewards of each usable report, and how many others there are.
+    """Version, states, actions and rewards of each usable report, and the number of the others.
 
-    After the end of a terminated episode the action is -1.
+    The action is -1 after the end of a terminated episode.
     """
     H, found = ledger.terms.horizon, list[tuple[int, list[int], list[int], list[float]]]()
     reports, left_out = _whole_reports(ledger, after)
@@ -155,7 +155,7 @@ def _reports(
 
 
 def _whole_reports(ledger: Reading, after: int) -> tuple[list[tuple[int, dict[str, Any]]], int]:
-    """The version and the payload of each usable report, and how many others there are.
+    """The version and the payload of each usable report, and the number of the others.
 
     A corrected report counts as corrected.
     """

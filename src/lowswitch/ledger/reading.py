@@ -1,4 +1,4 @@
-"""What can be read of a ledger: its state, its events, and the answers made from them."""
+"""Everything that can be read from a ledger: its state, its events, and answers made from them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _QUICK = 5000  # events that are replayed while somebody waits for a page
 
 
 class Reading:
-    """The part of a ledger that changes nothing."""
+    """The read-only part of a ledger."""
 
     def __init__(self, store: Store, terms: Terms, *, read_only: bool = False) -> None:
         self.store, self.terms, self.read_only = store, terms, read_only
@@ -216,7 +216,7 @@ class Reading:
             return proposals.effect(self._ready(), kind, decision)
 
     def _judgement_of(self, state: State, wait: bool) -> Judgement | None:
-        """The posterior on the pending proposal, which is kept until there is another one."""
+        """The posterior on the pending proposal, cached until there is another one."""
         made = state.learner.proposal()
         assert made is not None
         key = made.hash, state.amended_at
@@ -245,7 +245,7 @@ class Reading:
         return {"by": event.actor, "time": event.time, "reason": event.payload["reason"]}
 
     def _behind(self, state: State, waiting: int) -> str | None:
-        """Which ticket the reports that wait are waiting for, in words."""
+        """Which ticket the waiting reports are waiting for, in words."""
         if not waiting:
             return None
         blocking = self.store.ticket_numbered(state.through + 1)
@@ -316,7 +316,7 @@ class Reading:
         return known, self._labelled(views.payload_of(*self.store.event(known.report)))
 
     def _labelled(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """A recorded report by its labels."""
+        """A recorded report with its labels."""
         return {
             "states": self.terms.state_names(payload["states"]),
             "actions": [self.terms.labels["action"][a] for a in payload["actions"]],
@@ -466,7 +466,7 @@ class Reading:
     # ---- the state -------------------------------------------------------------------------------
 
     def _amended(self, before: int) -> list[Event]:
-        """The amendments before an event, in their order."""
+        """The amendments before an event, in order."""
         return [views.event_of(*row) for row in self.store.of_kind("amended", before)]
 
     def _bound_snapshots(self) -> list[Snapshot]:
@@ -478,7 +478,7 @@ class Reading:
             return self._catch_up()
 
     def _catch_up(self) -> State:
-        """Take in what others have written meanwhile."""
+        """Apply the events that others have written since."""
         seq, head = self.store.head()
         state, self._corrections.unwritten = self._state, []
         if state is None or seq < state.seq or (seq == state.seq and head != state.head):
@@ -494,7 +494,7 @@ class Reading:
         return state
 
     def _loaded(self) -> State:
-        """The state of the newest snapshot that can be used, or that of the first event."""
+        """The state of the newest usable snapshot, or the state after the first event."""
         for snapshot in self._snapshots():
             state = state_of(snapshot, self.terms) if self.is_bound(snapshot) else None
             if state is not None:
@@ -505,14 +505,14 @@ class Reading:
         return State.of(self.terms, views.event_of(*self.store.event(1)))
 
     def _snapshots(self) -> list[Snapshot]:
-        """The snapshots, none if the database cannot read them: the events are enough."""
+        """The snapshots; none if the database cannot read them, since the events are enough."""
         try:
             return self.store.snapshots()
         except StorageError:
             return []
 
     def is_bound(self, snapshot: Snapshot) -> bool:
-        """Whether the chain vouches for a snapshot, by the event that follows it."""
+        """Whether the event after a snapshot vouches for it."""
         seq, last = snapshot.seq, self.store.head()[0]
         if not (isinstance(seq, int) and 1 <= seq < last and is_whole(snapshot)):
             return False

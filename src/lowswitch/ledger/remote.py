@@ -30,7 +30,7 @@ _MOST_TABLES = 256  # that a client keeps
 
 
 class Remote:
-    """What a token with the right role may do with a served ledger."""
+    """The methods of a served ledger for a token with the right role."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._lock = connection, threading.RLock()
@@ -45,9 +45,9 @@ class Remote:
             return self._connection.post(path, **body)
 
     def _do(self, path: str, request: str | None, **body: Any) -> Any:
-        """Let the server do something once, also if its answer is lost and this is sent again.
+        """Let the server do something once, even if its answer is lost and the request is repeated.
 
-        request: the name of what is asked, by default one that nobody else has.
+        request: the name of the request, by default a unique one.
         """
         return self._post(path, **body, request=request or secrets.token_hex(16))
 
@@ -71,7 +71,7 @@ class Remote:
         return np.array(found["policy"])
 
     def _table(self, version: int, member: int | None) -> Any:
-        """One table of a version, or None for all of it; the last ones are kept."""
+        """One table of a version, or None for all of it; recent ones are cached."""
         with self._lock:
             known = self._tables.pop((version, member), None)
             if known is None:
@@ -96,7 +96,7 @@ class Remote:
         return [self._whole(one) for one in self._pages("/api/proposals")]
 
     def _whole(self, found: dict[str, Any]) -> ProposalView:
-        """A proposal with all its rows, of which an answer has some."""
+        """A proposal with all its rows, given an answer with some of them."""
         rows, total = list(found["rows"]), found.pop("rows_in_all")
         while len(rows) < total:
             more = self._get("/api/proposal", hash=found["hash"], first=len(rows))
@@ -104,7 +104,7 @@ class Remote:
         return ProposalView(**found | {"rows": rows})
 
     def _pages(self, path: str) -> Iterator[dict[str, Any]]:
-        """All of a list that comes in pieces."""
+        """A complete list that arrives in pieces."""
         first = 0
         while some := self._get(path, first=first):
             yield from some
@@ -336,7 +336,7 @@ class Remote:
 
 
 def _motion(answer: dict[str, Any]) -> MotionView | None:
-    """The motion that an answer speaks of, if others must agree."""
+    """The motion in an answer, if others must agree."""
     return MotionView(**answer["motion"]) if "motion" in answer else None
 
 
@@ -361,9 +361,9 @@ _LISTS = ("states", "actions", "rewards", "propensities")
 
 
 def plain(report: dict[str, Any]) -> dict[str, Any]:
-    """A report as JSON can hold it: lists and Python's own numbers.
+    """A report as plain JSON values: lists and Python numbers.
 
-    Of one step with features, a context, an action and a reward may come without lists around them.
+    In a one-step run with features, a context, an action and a reward may come without lists.
     """
     found = dict(report)
     for name in _LISTS:
@@ -380,7 +380,7 @@ def plain(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain_number(name: str, one: Any) -> Any:
-    """A number, a label, or a list of such."""
+    """A number, a label, or a list of them."""
     if isinstance(one, np.ndarray | np.generic):
         one = one.tolist()
     if isinstance(one, list | tuple):
