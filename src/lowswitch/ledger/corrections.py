@@ -1,8 +1,8 @@
 """Rebuild a run as if every amended report had been right from the start.
 
-An amendment changes what was learned from its ticket on, and nothing before. So the replay begins
-at the last mark before the ticket. Marks are states saved during such a replay: dense near its end,
-where most corrections belong, and sparse long before it.
+An amendment changes the learner from its ticket on, and nothing before. So the replay begins at the
+last mark before the ticket. Marks are states saved during such a replay: dense near its end, where
+most corrections belong, and sparse long before it.
 """
 
 from __future__ import annotations

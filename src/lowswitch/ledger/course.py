@@ -139,7 +139,7 @@ class Course:
         self._reached = np.searchsorted(latest, places).tolist()
 
     def _note(self, at: int, report: Report) -> None:
-        """Store what is learned from a report."""
+        """Store the lesson of a report."""
         if report.ended == "missing" and self.terms.missing == "optimistic":
             self._hoped[at], self._kinds[at] = report, _HOPE
             return

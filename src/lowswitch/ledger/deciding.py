@@ -342,7 +342,7 @@ class Deciding(Reading):
     def _require_other(self, state: State, version: int) -> None:
         """Check that a version is not the deployed one."""
         if state.versions[version - 1].identity == state.versions[-1].identity:
-            raise LedgerError(f"version {version} is what is deployed now")
+            raise LedgerError(f"version {version} is already deployed")
 
     def _require_allowed(self, state: State, version: int) -> None:
         """Check that a version plays nothing that was forbidden since."""
@@ -359,8 +359,8 @@ class Deciding(Reading):
         named = f"Versions {', '.join(most)} and {last} have" if most else f"Version {last} has"
         way = f"{named} nothing forbidden" if last else "No earlier version is without one"
         raise LedgerError(
-            f"version {version} gives what was forbidden since{which}. {way}; or lift the veto"
-            " first"
+            f"version {version} gives actions that were forbidden since{which}. {way}; or lift the"
+            " veto first"
         )
 
     # ---- several reviewers -----------------------------------------------------------------------

@@ -203,7 +203,7 @@ def read_event(
     if seq != expected:
         raise BrokenError(expected, f"it is not there; the next one on record is {seq}")
     if not isinstance(body, str) or digest(body) != stored:
-        raise BrokenError(seq, "its hash is not that of its text")
+        raise BrokenError(seq, "its hash does not match its text")
     try:
         number, time, actor, role, kind, payload, before = json.loads(body)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The evidence of a proposal: what is known about the current and the proposed action of each row.
+"""The evidence of a proposal: facts about the current and the proposed action of each row.
 
 The estimate of an action is its value in the empirical model of all learned steps, if the row plays
 it and all later steps follow the deployed policy. Steps are used one by one, whichever version
@@ -193,7 +193,7 @@ class Evidence:
         unsettled: Counter[int],
         versions: list[np.ndarray],
     ) -> dict[str, Any]:
-        """What is known about the actions that a row plays with these shares."""
+        """The facts about the actions that a row plays with these shares."""
         (model, values), span = self.everything, self._span(row)
         n = sum(int(model.visits[row.step, row.state, a]) for a in law)
         estimate = _mean(law, values[row.step, row.state])

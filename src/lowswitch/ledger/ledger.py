@@ -522,7 +522,7 @@ class Ledger(Deciding):
 
     @contextmanager
     def _writing(self, request: Request | None = None) -> Iterator[Writer]:
-        """One transaction: what is written, and what follows from it."""
+        """One transaction: the given events, and the events that follow from them."""
         if self.read_only:
             raise errors.ReadOnlyError(
                 "this ledger was opened for reading; open it without read_only"

@@ -264,7 +264,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class RowView:
-    """One row of the policy: what is known about each action there, and past decisions."""
+    """One row of the policy: the evidence for each action there, and past decisions."""
 
     step: int
     state: int

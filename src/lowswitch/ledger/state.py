@@ -247,7 +247,7 @@ class State:
             return
         date = event.payload["date"]
         if not replay.forced and date != late_date(self):
-            raise ValueError(f"no date after episode {date} was to be made up for")
+            raise ValueError(f"no proposal was due for a missed date after episode {date}")
         self.learner.make_up()
 
     def _history(self, event: Event, replay: Replay) -> None:
@@ -541,7 +541,7 @@ class Replay:
         self.forced = forced
 
     def rebuilt(self, event: Event, terms: Terms) -> Lessons:
-        """What is learned before an amendment, as if all amended reports had come at first."""
+        """The lessons before an amendment, as if all amended reports had been right at first."""
         raise NotImplementedError
 
 

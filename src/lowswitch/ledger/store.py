@@ -347,7 +347,7 @@ class Store(ABC):
         )
 
     def open_tickets(self, site: str, most: int) -> int:
-        """How many open tickets a site has; at most so many are counted."""
+        """How many open tickets a site has, counting up to `most`."""
         some = "SELECT 1 FROM tickets WHERE status = 'open' AND site = ? LIMIT ?"
         return int(self.execute(f"SELECT COUNT(*) FROM ({some}) AS found", site, most)[0][0])
 

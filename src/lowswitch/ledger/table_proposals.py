@@ -160,7 +160,7 @@ class TableProposals:
             require_count("visits", visits)
             if forever:
                 raise LedgerError(
-                    "what is rejected for ever is not held for so many visits; leave one out"
+                    "a permanent rejection takes no visits=; leave one of the two out"
                 )
 
     def _require_new(self, row: dict[str, Any], actions: list[int] | None) -> None:

@@ -1,4 +1,4 @@
-"""Counts of what was learned, site by site: the basis of the evidence."""
+"""Counts of the learned steps, site by site: the basis of the evidence."""
 
 from __future__ import annotations
 

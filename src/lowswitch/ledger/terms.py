@@ -228,7 +228,7 @@ class Terms(ABC):
 
     @abstractmethod
     def tally(self, data: bytes | None = None) -> Tally:
-        """The counts of what was learned: empty, or from a snapshot."""
+        """The counts of the learned steps: empty, or from a snapshot."""
 
     @property
     @abstractmethod
@@ -257,7 +257,7 @@ class Terms(ABC):
     def steps(self, report: Report, learner: Callable[[], Any], policy: Any) -> Steps | None:
         """The H steps learned from a report, with action -1 where nothing is learned.
 
-        None if nothing at all is learned. learner: before this report. policy: that of the ticket.
+        None if nothing at all is learned. learner: before this report. policy: the ticket's.
         """
 
     @abstractmethod

@@ -24,10 +24,10 @@ from lowswitch.review.proposals import WHOLE
 from lowswitch.show.text import age, columns, counted
 
 LEGEND = """\
-gain     estimate of what is proposed less that of what is played now, from this step on, and half
-         of the 95 % interval of the former
-visits   how often what stands before it was played there, in the learned episodes
-reach    share of the learned episodes that came to the row
+gain     estimate of the proposed action minus the current one, from this step on, and half of the
+         proposed action's 95 % interval
+visits   how often the action before it was played there, in the learned episodes
+reach    share of the learned episodes that reached the row
 """
 BETTER = """\
 better   probability, by the learner's model, that the policy gets better if this row alone changes;
@@ -40,14 +40,14 @@ IMPROVE  every proposed action was tried there, and it is better with 95 % by th
 WORDS = {
     "IMPROVE": "better by the learner's model, and so certain that few such rows are false",
     "LIKELY": "probably better by the learner's model",
-    "UNSURE": "the learner's model cannot tell, or there is none",
+    "UNSURE": "the learner has no model, or the model cannot tell",
     "WORSE": "probably worse, and the other changes do better without it",
-    "UNTRIED": "a proposed action was never tried there, so that nothing is known of it",
+    "UNTRIED": "a proposed action was never tried there, so nothing is known about it",
     "TRIAL": "only the trial changes, in order to learn",
 }
 BY_INTERVAL = """\
-IMPROVE  by an older rule: the lower end of its interval is above the estimate of what is played
-         now, however uncertain that is; EXPLORE: worth a trial"""
+IMPROVE  by an older rule: the lower end of its interval is above the estimate of the current
+         action, however uncertain that estimate is; EXPLORE: worth a trial"""
 
 BY_ESTIMATES = """\
 contexts  the newest contexts of the step that were learned when the proposal became due
@@ -236,8 +236,7 @@ def usual_words(one: dict[str, Any]) -> str:
 
 
 def moved(one: dict[str, Any]) -> str:
-    """The law of actions now and as proposed, without actions that fewer than 1 % of cases receive.
-    """
+    """The law of actions now and as proposed, without actions for fewer than 1 % of the cases."""
     old, new = (
         law({name: share for name, share in one[side].items() if share >= _RARE})
         for side in ("now", "proposed")

@@ -165,8 +165,8 @@ def _view(
 def judgement(ledger: Reading, state: State, *, wait: bool = True) -> Judgement | None:
     """The posterior on the pending proposal, as it was when the proposal became due.
 
-    If it is not in memory, the events before the proposal are replayed; without `wait`, the result
-    is None instead.
+    If it is not in memory, the events before the proposal are replayed if `wait` is true; otherwise
+    the result is empty.
     """
     made = state.learner.proposal()
     assert made is not None
