@@ -65,14 +65,31 @@ class Played:
 
 
 class Client(Remote):
-    """A ledger behind a URL. The token says who you are, so that no method takes `by`.
+    """A ledger behind a URL. The token says who you are, so no method takes `by`.
 
-    spool: a file of this site, for reports that cannot be sent, and for the last policy; without it
-    everything raises `UnreachableError` while the server is away. most_age: for how many seconds
-    the last policy may be followed without news from the server. fallback: the policy [H, S] after
-    that; by default it is the one that was deployed first. One process uses a spool at a time;
-    several threads may use one client. A token that has expired is bridged in the same way, with a
-    `TokenWarning` once a day, which also comes from 14 days before its end on.
+    One process uses a spool at a time; several threads may share one client. While a token is
+    expired, a client with a spool continues as if the server were away. A `TokenWarning` comes once
+    a day, from 14 days before the expiry on.
+
+    Parameters
+    ----------
+    url
+        The address of the service.
+    token
+        The token.
+    spool
+        A local file for reports that cannot be sent and for the last policy. Without it, every call
+        raises `UnreachableError` while the server is away.
+    most_age
+        For how many seconds the last policy may be followed without contact.
+    fallback
+        The policy [H, S] after that, by default the initial policy.
+    timeout
+        How many seconds to wait for an answer.
+
+    See Also
+    --------
+    Ledger
     """
 
     def __init__(
@@ -114,15 +131,26 @@ class Client(Remote):
     # ---- sites -----------------------------------------------------------------------------------
 
     def ask(self, request: str) -> Issued:
-        """A ticket to play one episode; the same request always gets the same one.
+        """A ticket to play one episode; the same request always gets the same ticket.
 
-        While the server is away the ticket is a promise: its name begins with "later:", and its
-        policy is the last one that came, or the fallback, which has version 0.
+        While the server is away, the ticket is a promise: its name begins with "later:", and its
+        policy is the last one received, or the fallback, which has version 0.
+
+        Parameters
+        ----------
+        request
+            Your own name for the episode.
         """
         return self.ask_many([request])[0]
 
     def ask_many(self, requests: Sequence[str]) -> list[Issued]:
-        """A ticket for each of these requests."""
+        """A ticket for each of these requests.
+
+        Parameters
+        ----------
+        requests
+            Your own names for the episodes.
+        """
         for request in requests:
             if (why := why_no_text("request", request)) is not None:
                 raise LedgerError(why)  # also while the server is away and cannot say so
@@ -186,9 +214,18 @@ class Client(Remote):
         return self._declared
 
     def act(self, ticket: str, context: Any, *, step: Any = 0) -> Choice:
-        """The action of a ticket in a context, which the server works out, and its propensity.
+        """The action of a ticket in a context and its propensity, computed by the server.
 
-        A ticket that `ask` gave has a method `act` of its own, which needs no server.
+        A ticket that `ask` returned has its own method `act`, which needs no server.
+
+        Parameters
+        ----------
+        ticket
+            The ticket, or its name.
+        context
+            The features of the case.
+        step
+            The step, from 0.
         """
         vector = np.asarray(context).tolist()
         found = self._post("/api/act", ticket=ticket, context=vector, step=step)
@@ -205,11 +242,23 @@ class Client(Remote):
         ended: str = "whole",
         propensities: Any = None,
     ) -> Told | Spooled:
-        """Report what came of a ticket; it is on a disk, there or here, when this returns.
+        """Report the outcome of a ticket. It is on a disk, there or here, when this returns.
 
-        Another report of a ticket whose first report still waits here is a `ConflictError`, as it
-        is on the server: the first one is kept. propensities: with features, how probable the
-        actions were; needed if they were chosen while the server was away.
+        Parameters
+        ----------
+        ticket
+            The ticket, or its name.
+        states, actions, rewards, ended
+            As in `Ledger.tell`.
+        propensities
+            With features, the probability of each action; needed if the actions were chosen while
+            the server was away.
+
+        Raises
+        ------
+        ConflictError
+            If another report of the ticket still waits here. The first one is kept, as on the
+            server.
         """
         report = {"ticket": ticket, "states": states, "actions": actions, "rewards": rewards}
         report |= {} if propensities is None else {"propensities": propensities}
@@ -219,9 +268,19 @@ class Client(Remote):
         return answer
 
     def tell_many(self, reports: Sequence[dict[str, Any]]) -> list[Told | Spooled | LedgerError]:
-        """Report on many tickets: for each the answer, or why it is refused.
+        """Report on many tickets.
 
-        The report of an episode that was played without a ticket has its actions.
+        The report of an episode without a ticket must contain its actions.
+
+        Parameters
+        ----------
+        reports
+            For each ticket, the arguments of `tell` by name.
+
+        Returns
+        -------
+        list
+            For each report its receipt, or the error that refused it.
         """
         given = [plain(report) for report in reports]
         answers = iter(self._tell([report for report in given if not _lacks_actions(report)]))
@@ -289,11 +348,11 @@ class Client(Remote):
         ]
 
     def flush(self) -> dict[int, Told | LedgerError]:
-        """Send what waits in the spool; return the answers by the numbers of the spool.
+        """Send the waiting reports; return the answers by their numbers in the spool.
 
-        First all promised tickets are asked for, in the order of their episodes, as far as the site
-        may have open tickets; the rest follow once reports are settled. Reports that the server
-        will not have are kept, see `refused`.
+        First, all promised tickets are requested in the order of their episodes, up to the site's
+        limit of open tickets; the rest follow once reports are settled. Refused reports are kept:
+        see `refused`.
         """
         found: dict[int, Told | LedgerError] = {}
         with self._lock:
@@ -376,11 +435,11 @@ class Client(Remote):
         return len(self._require_spool().waiting())
 
     def refused(self) -> list[tuple[dict[str, Any], str]]:
-        """The reports that the server will not have, with the reasons."""
+        """The reports that the server refused, with the reasons."""
         return [(one.report, one.refused or "") for one in self._require_spool().refused()]
 
     def forget_refused(self) -> int:
-        """Drop these reports once somebody has looked at them; return how many there were."""
+        """Delete the refused reports once somebody has read them; return how many there were."""
         with self._lock:
             return self._require_spool().forget_refused()
 
@@ -455,7 +514,7 @@ class Client(Remote):
         return issued_of(facts | {"version": version, "policy": policy})
 
     def terms(self) -> dict[str, Any]:
-        """What the run declared; the last that is known while the server is away."""
+        """The declaration of the run; the last known one while the server is away."""
         with self._lock:
             try:
                 found: dict[str, Any] = self._connection.get("/api/terms")
@@ -477,10 +536,21 @@ class Client(Remote):
         seed: int | None = None,
         state: Callable[[Any], int] = int,
     ) -> Played:
-        """Let a Gymnasium environment be played by the deployed policy, and tell what came of it.
+        """Play a Gymnasium environment with the deployed policy, and report the outcomes.
 
-        name: of this series; with a spool a second call goes on where the first one ended, also
-        after a crash. state: the number of the state of an observation.
+        Parameters
+        ----------
+        env
+            The environment.
+        episodes
+            How many episodes.
+        name
+            The name of this series. With a spool, a second call continues where the first one
+            stopped, even after a crash.
+        seed
+            The seed of the environment.
+        state
+            A function from an observation to the number of a state.
         """
         from lowswitch.ledger.site import play
 

@@ -132,12 +132,35 @@ class Deciding(Reading):
         reason: str,
         request: str | None = None,
     ) -> int | MotionView:
-        """Deploy rows (step, state) of the pending proposal, by default all; return the version.
+        """Deploy the pending proposal, or some of its rows.
 
-        proposal: the one that was looked at, or its hash, of which the first 8 characters are
-        enough. If another one is pending by now, nothing is decided. part: "protocol" or "trial"
-        changes that one alone. share: at most this share of the cases enters the trial. Where
-        several reviewers must agree, return the request that waits for the others.
+        Parameters
+        ----------
+        proposal
+            The proposal that was examined, or its hash; the first 8 characters are enough. If
+            another one is pending by now, nothing is decided.
+        rows
+            The rows (step, state) to deploy, by default all.
+        part
+            "protocol" or "trial" to change only that part.
+        share
+            The largest share of cases in the trial.
+        by
+            The reviewer.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+
+        Returns
+        -------
+        int or MotionView
+            The new version, or the motion that waits for other reviewers.
+
+        Raises
+        ------
+        SupersededError
+            If the proposal is no longer pending.
         """
         limits = {
             name: value for name, value in (("part", part), ("share", share)) if value is not None
@@ -164,11 +187,28 @@ class Deciding(Reading):
         actions: Sequence[Any] | None = None,
         request: str | None = None,
     ) -> MotionView | None:
-        """Let rows (step, state) of the pending proposal stay as they are, by default all of them.
+        """Leave the rows of the pending proposal as they are, by default all of them.
 
-        forever: the actions that they would newly play, or those of them that `actions` names, are
-        not deployed there until the veto is lifted. If a row would newly play several, name them.
-        Else the rows are held until their next trigger, or for so many visits.
+        Without `forever`, the rows are held until their next trigger, or for `visits` visits.
+
+        Parameters
+        ----------
+        proposal
+            The proposal that was examined, or its hash.
+        rows
+            The rows (step, state) to leave, by default all.
+        by
+            The reviewer.
+        reason
+            The reason, for the record.
+        forever
+            Forbid the newly proposed actions in these rows until the veto is lifted.
+        visits
+            For how many visits the rows are held.
+        actions
+            With `forever`, which of the new actions to forbid; needed if a row has several.
+        request
+            Your own name for this command; see `Ledger.missing`.
         """
         if actions is not None and not forever:
             raise LedgerError("actions are those to forbid: say forever=True, or leave them out")
@@ -211,13 +251,28 @@ class Deciding(Reading):
         reason: str,
         request: str | None = None,
     ) -> int | MotionView:
-        """Never deploy these actions in rows (step, state) again; return the deployed version.
+        """Forbid actions in rows permanently; return the deployed version.
 
-        instead: what a row plays from now on if its protocol has one of them; refused if none has.
-        base: the version that was looked at; if another one is deployed by now, nothing is decided.
-        A pending proposal is made anew without the actions, which costs no budget. A paused run can
-        be given a veto, too. `lift` allows the actions again. With features there are no rows: None
-        stands for all cases, and a deployed policy plays its next best action instead.
+        A pending proposal is made again without these actions, which does not use the budget. This
+        also works while the run is paused. `lift` allows the actions again.
+
+        Parameters
+        ----------
+        rows
+            The rows (step, state). With features there are no rows: give None for all cases; a
+            deployed policy then plays its next best action.
+        actions
+            The actions to forbid.
+        instead
+            The action for a row whose protocol plays a forbidden one; refused if none does.
+        base
+            The version that was examined. If another one is deployed by now, nothing is decided.
+        by
+            The reviewer.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
         """
         text("reason", reason)
         asked = {"rows": rows, "actions": actions, "instead": instead, "reason": reason}
@@ -243,10 +298,23 @@ class Deciding(Reading):
         reason: str,
         request: str | None = None,
     ) -> MotionView | None:
-        """Allow actions again that were forbidden in rows (step, state).
+        """Allow forbidden actions again in rows (step, state).
 
-        Nothing is deployed: the learner may propose them from its next proposal on. What was
-        forbidden when the ledger was created stays so.
+        Nothing is deployed: the learner may use them from its next proposal on. Actions that were
+        forbidden when the ledger was created stay forbidden.
+
+        Parameters
+        ----------
+        rows
+            The rows (step, state), or None with features.
+        actions
+            The actions to allow.
+        by
+            The reviewer.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
         """
         text("reason", reason)
         asked = {"rows": rows, "actions": actions, "reason": reason}
@@ -296,7 +364,17 @@ class Deciding(Reading):
 
     @planned_first
     def thaw(self, *, by: str, reason: str, request: str | None = None) -> MotionView | None:
-        """Go on after `freeze`."""
+        """Resume the run after `freeze`.
+
+        Parameters
+        ----------
+        by
+            Who resumes it.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        """
         with self._asked("thawed", by, request, {"reason": reason}) as writer:
             if writer.done is not None:
                 return self._before(writer)[0]
@@ -311,9 +389,20 @@ class Deciding(Reading):
     def rollback(
         self, version: int, *, by: str, reason: str, request: str | None = None
     ) -> int | MotionView:
-        """Deploy an earlier version again, as a new one; return its number.
+        """Deploy an earlier version again, as a new version; return its number.
 
-        Nothing that was learned changes. The rows that change are held for a while.
+        The learner keeps everything it has learned. The rows that change are held for a while.
+
+        Parameters
+        ----------
+        version
+            The number of the earlier version.
+        by
+            Who rolls back.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
         """
         text("reason", reason)
         asked = {"version": version, "reason": reason}
@@ -371,14 +460,14 @@ class Deciding(Reading):
         return self._ready().quorum
 
     def motions(self) -> list[MotionView]:
-        """The decisions that wait until enough reviewers agree."""
+        """The motions that wait until enough reviewers agree."""
         with self._lock:
             state = self._ready()
             waiting = [one for one in state.motions.values() if not state.lapsed(one)]
             return [_view(one, state.quorum) for one in waiting]
 
     def lapsed_motions(self) -> list[MotionView]:
-        """The decisions that were asked for and can no longer be carried out, with the reason."""
+        """The motions that can no longer be carried out, with the reason."""
         with self._lock:
             state, found = self._ready(), list[MotionView]()
             for one in state.motions.values():
@@ -396,10 +485,27 @@ class Deciding(Reading):
         reason: str,
         request: str | None = None,
     ) -> int | MotionView:
-        """Agree, as a reviewer, to what another person asks for; the last one carries it out.
+        """Agree, as a reviewer, to the motion of another person.
 
-        Return the deployed version then, and until then the motion. Nobody counts twice. base: the
-        version that was looked at; if another one is deployed by now, nothing is decided.
+        The last agreement that is needed carries it out. Nobody counts twice.
+
+        Parameters
+        ----------
+        motion
+            The number of the motion.
+        base
+            The version that was examined. If another one is deployed by now, nothing is decided.
+        by
+            The reviewer.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+
+        Returns
+        -------
+        int or MotionView
+            The deployed version once it is carried out; until then the motion.
         """
         asked = {"motion": motion, "reason": text("reason", reason)}
         with self._writing(self._named("seconded", by, request, asked)) as writer:
@@ -444,7 +550,19 @@ class Deciding(Reading):
     def set_quorum(
         self, quorum: int, *, by: str, reason: str, request: str | None = None
     ) -> MotionView | None:
-        """Let so many reviewers be needed from now on; as many as now must agree to that."""
+        """Change how many reviewers must agree; as many as before must agree to this.
+
+        Parameters
+        ----------
+        quorum
+            The new number.
+        by
+            Who asks for it.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        """
         with self._asked("quorum", by, request, {"quorum": quorum, "reason": reason}) as writer:
             if writer.done is not None:
                 return self._before(writer)[0]
@@ -455,7 +573,13 @@ class Deciding(Reading):
             return answer if isinstance(answer, MotionView) else None
 
     def motion(self, number: int) -> MotionView:
-        """The decision that waits for reviewers under this number, or why there is none."""
+        """The pending motion with this number; otherwise an error that says why there is none.
+
+        Parameters
+        ----------
+        number
+            The number of the motion.
+        """
         with self._lock:
             state = self._ready()
             return _view(self._motion(state, number), state.quorum)

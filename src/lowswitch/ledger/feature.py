@@ -15,9 +15,16 @@ _AS_TEXT = "write it as name, name:low..high or name:low..high:unit, such as age
 
 @dataclass(frozen=True)
 class Feature:
-    """A number that describes a case: its name, its range and its unit.
+    """A number that describes a case.
 
-    low, high: values outside this range are refused; None means no limit.
+    Parameters
+    ----------
+    name
+        Its name.
+    low, high
+        Its range: values outside are refused; None means no limit.
+    unit
+        Its unit.
     """
 
     name: str

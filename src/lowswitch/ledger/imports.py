@@ -49,10 +49,33 @@ def import_csv(
 ) -> ProposalView | None:
     """Learn the history in a CSV file before the first ticket; return the first proposal.
 
-    The file has a header and one line for each step: an identifier of the episode, the step, the
-    state, the action and the reward, and a date if there is one. Episodes are learned in the order
-    of their dates, else of their first lines. columns: the names that the file has for these. Every
-    episode must be whole. Nothing is imported unless everything can be.
+    The file has a header and one line per step: an identifier of the episode, the step, the state,
+    the action and the reward, and optionally a date. Episodes are learned in the order of their
+    dates, or else of their first lines. Every episode must be complete. Nothing is imported unless
+    everything can be.
+
+    Parameters
+    ----------
+    ledger
+        The ledger, before its first ticket.
+    path
+        The CSV file.
+    most
+        How many visits of each (step, state, action) count at most.
+    by
+        Who imports it.
+    attested
+        A statement that the old protocol chose actions by the state alone.
+    source
+        Where the data come from, by default the name of the file.
+    columns
+        The file's names for the columns, such as {"episode": "patient"}.
+    progress
+        A function that is told how far the import is.
+
+    See Also
+    --------
+    Ledger.add_history
     """
     place = Path(path)
     terms = ledger.tables()
