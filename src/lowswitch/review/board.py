@@ -145,11 +145,16 @@ class Reviewed:
         )
 
     def cap_trial(self, share: float) -> Any:
-        """Let at most `share` of the cases enter the trial from now on; return what changed.
+        """Let at most `share` of the cases enter the trial from now on; return the change.
 
-        This is allowed at any time, even when the budget is spent; 0 ends the trial. It counts as a
-        deployment but not as a switch of a row. A pending proposal is withdrawn and made again.
-        Returns None if the trial is not larger than `share`.
+        This is allowed at any time, even when the budget is spent. It counts as a deployment but
+        not as a switch of a row. A pending proposal is withdrawn and made again. Returns None if
+        the trial is not larger than `share`.
+
+        Parameters
+        ----------
+        share
+            The largest share; 0 ends the trial.
         """
         require_review(self.gate)
         limits = _checked_limits(None, share)
@@ -204,11 +209,17 @@ class Reviewed:
     ) -> Any:
         """Never deploy these actions in rows (step, state) again.
 
-        It does not matter whether they are deployed now. Returns the changes, or None if none of
-        the actions was deployed there. A pending proposal is withdrawn and made again without the
-        actions, at no cost to the budget.
+        Returns the changes, or None if none of the actions was deployed there. A pending proposal
+        is withdrawn and made again without the actions, at no cost to the budget.
 
-        instead: the action of a row from now on, if its action is one of them.
+        Parameters
+        ----------
+        rows
+            The rows (step, state).
+        actions
+            The actions to forbid, whether or not they are deployed now.
+        instead
+            The new action of a row whose action is one of them.
         """
         require_review(self.gate)
         keys, named = self._checked_veto(rows, actions, [] if instead is None else [instead])
@@ -221,6 +232,13 @@ class Reviewed:
 
         The learner may propose them from its next plan on. Actions that were never allowed stay
         forbidden.
+
+        Parameters
+        ----------
+        rows
+            The rows (step, state).
+        actions
+            The actions to allow.
         """
         require_review(self.gate)
         keys, named = self._checked_veto(rows, actions, [])

@@ -41,6 +41,11 @@ def nothing() -> np.ndarray:
     return np.zeros(0, dtype=np.int64)
 
 
+def unknown() -> np.ndarray:
+    """The value of one seed, which is not known."""
+    return np.array([math.nan])
+
+
 def curve_points(episodes: int, size: int = POINTS) -> np.ndarray:
     """About `size` log-spaced numbers of episodes, from 1 to all, at which curves have a point."""
     return np.unique(np.geomspace(1, episodes, size).round().astype(np.int64))
@@ -83,7 +88,7 @@ class Runs:
     # rewards per episode, to compare with the optimal value; NaN if regret is unknown
     first_value: float = math.nan  # of the policy deployed at the beginning
     uniform_value: float = math.nan  # of playing all allowed actions equally often
-    last_value: np.ndarray = field(default_factory=lambda: np.array([math.nan]))  # [seeds]
+    last_value: np.ndarray = field(default_factory=unknown)  # [seeds]
     # where they come from; empty where it is not known
     problem: str = ""  # its name
     fingerprint: str = ""  # of its tables: equal for equal problems
