@@ -87,7 +87,7 @@ else:
         return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "Algorithm",
