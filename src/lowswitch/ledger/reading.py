@@ -694,7 +694,7 @@ class Reading:
 
 
 def _called(name: str, tickets: Sequence[StoredTicket]) -> list[StoredTicket]:
-    """Those of some tickets that people call by a name."""
+    """The tickets among these that people call by a name."""
     small = name.lower()
     found = [
         one

@@ -166,7 +166,7 @@ async def tell(call: Call) -> Response:
 
 
 def _note_refusal(call: Call, ticket: str, says: str) -> None:
-    """Let the office know of a report that is none."""
+    """Let the trial office know of an invalid report."""
     call.service.refusals.add(ticket, now().isoformat(), says)
     call.service.log.write("warning", "report refused", site=call.who, ticket=ticket, says=says)
 

@@ -158,7 +158,7 @@ def between(gain: dict[str, Any], terms: Terms) -> str:
 
 
 def gain_words(gain: dict[str, Any], terms: Terms) -> str:
-    """A gain with its interval, and how sure an improvement is, or that it is none."""
+    """A gain with its interval, and the probability of an improvement, or that there is no gain."""
     sure = f"{percent(gain['better'])} sure that this is an improvement"
     if gain["better"] < 0.5:
         sure = f"{percent(1 - gain['better'])} sure that this is not an improvement"
@@ -170,7 +170,7 @@ def drift_words(after: int, terms: Terms) -> str:
     word = terms.word("episode")
     return (
         f"The {plural(word)} have changed: after {counted(after, word)} the features of the newest"
-        " ones differed from the earlier ones, so what was learned before may no longer hold."
+        " ones differed from the earlier ones, so earlier results may no longer hold."
     )
 
 
