@@ -530,9 +530,20 @@ class Deciding(Reading):
         request: str | None = None,
         role: str = REVIEWER,
     ) -> None:
-        """Turn a motion down; what it asks for does not happen.
+        """Decline a motion, which is then not carried out.
 
-        role: "reviewer" or "operator", as it is recorded; an operator withdraws her own motions.
+        Parameters
+        ----------
+        motion
+            The number of the motion.
+        by
+            Who declines it.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        role
+            "reviewer" or "operator", for the record; an operator can withdraw only her own motions.
         """
         asked = {"motion": motion, "reason": text("reason", reason)}
         require_word("role", role, (REVIEWER, OPERATOR))
