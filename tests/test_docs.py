@@ -85,7 +85,7 @@ PROGRAMS = [
         for name in (
             *("index", "process", "research", "gymnasium", "sb3", "tutorial", "few", "ledger"),
             *("features", "features-board", "evaluation", "concurrent", "choosing", "adding"),
-            *("bounds", "problems", "howto"),
+            *("bounds", "problems", "howto", "choose-n", "cluster"),
         )
     ),
 ]
@@ -106,6 +106,21 @@ def test_the_python_of_a_page_runs_and_prints_what_it_shows(name, tmp_path, monk
         elif language == "text" and printed:
             assert_prints(printed, text)
             printed = None
+
+
+def test_the_gallery_has_every_figure_of_the_pages_and_a_command_that_exists():
+    gallery = page("docs/gallery.md")
+    shown = {
+        name
+        for path in DOCS.glob("*.md")
+        for name in re.findall(r"!\[[^]]*\]\((.+?)\)", page(path))
+    }
+    larger = {"frontier/random-20.png"}  # like its neighbour, which links to it
+    assert shown - larger == set(re.findall(r"!\[[^]]*\]\((.+?)\)", gallery))
+    assert all((DOCS / name).exists() for name in shown)
+    assert all(
+        (DOCS.parent / name).exists() for name in re.findall(r"python (docs/\w+\.py)", gallery)
+    )
 
 
 @pytest.mark.parametrize("name", notebooks.NAMES)

@@ -87,7 +87,7 @@ else:
         return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "Algorithm",
@@ -139,6 +139,19 @@ def from_gymnasium(
     """The exact tables of a Gymnasium environment that publishes them as P.
 
     See `lowswitch.envs.gymnasium`.
+
+    Parameters
+    ----------
+    env
+        An environment, or a name for `gymnasium.make`.
+    horizon
+        H, the number of steps per episode.
+    **options
+        Options for `gymnasium.make`.
+
+    See Also
+    --------
+    lowswitch.envs.gymnasium.from_gymnasium
     """
     from lowswitch.envs import gymnasium
 
@@ -153,9 +166,29 @@ def learn(
     horizon: int | None = None,
     **options: Any,
 ) -> EnvironmentRun:
-    """Let a learner play a Gymnasium environment, with the options of `learn` there.
+    """Let a learner play a Gymnasium environment.
 
-    See `lowswitch.envs.gymnasium`.
+    Parameters
+    ----------
+    env
+        An environment, a vector of them, or a name for `gymnasium.make`.
+    algorithm
+        An algorithm; or a learner or an earlier run, to continue.
+    episodes
+        How many episodes to play.
+    horizon
+        H, the number of steps per episode.
+    **options
+        The options of `lowswitch.envs.gymnasium.learn`.
+
+    Returns
+    -------
+    EnvironmentRun
+        Returns, switching costs and the learner.
+
+    See Also
+    --------
+    lowswitch.envs.gymnasium.learn
     """
     from lowswitch.envs import gymnasium
 

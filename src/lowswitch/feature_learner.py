@@ -39,14 +39,34 @@ class _Wrong(NamedTuple):
 class FeatureLearner(Learner):
     """A learner for a problem whose states are known by their features.
 
-    algorithm: `ls.linear`, `ls.linucb` or `ls.few`. features: how many numbers describe a context.
-    shared: whether they describe the context for all actions, each of which then has weights of its
-    own; False says that each action has a feature vector of its own in every context. An episode
-    has `horizon` steps: 1 is a contextual bandit. `few` adds an intercept itself; for the others a
-    constant feature is the intercept. Rewards may be any finite numbers. initial: a LinearPolicy
-    that is deployed at the beginning; by default the one that the algorithm makes without data. If
-    it is one function and episodes have one step, it is a protocol, and `few` adds a trial. lowest:
-    the least reward, which a floor is measured from.
+    Rewards may be any finite numbers. `few` adds an intercept itself; for the others a constant
+    feature is the intercept.
+
+    Parameters
+    ----------
+    algorithm
+        `ls.linear`, `ls.linucb` or `ls.few`.
+    horizon
+        The number of steps per episode; 1 is a contextual bandit.
+    features
+        How many numbers describe a context.
+    actions
+        A, the number of actions.
+    episodes
+        K, how many episodes the learner can be told.
+    shared
+        Whether the features describe the context for all actions, each of which then has its own
+        weights. With False, each action has its own feature vector in every context.
+    seed
+        Determines the drawn weights and the draws from a deployed mixture.
+    initial
+        A LinearPolicy, deployed at the beginning; by default the one that the algorithm makes
+        without data. If it is one function and episodes have one step, it is a protocol, and `few`
+        adds a trial.
+    gate
+        As in `TableLearner`.
+    lowest
+        The smallest reward, which a floor is measured from.
     """
 
     kind = "linear learner"
@@ -156,7 +176,13 @@ class FeatureLearner(Learner):
     # ---- telling ---------------------------------------------------------------------------------
 
     def tell(self, states: Any, actions: Any, rewards: Any, *, off_policy: bool = False) -> Any:
-        """As `Learner.tell`; a `ContextDriftWarning` says once that the contexts have moved."""
+        """As `Learner.tell`; a `ContextDriftWarning` says once that the contexts have moved.
+
+        Parameters
+        ----------
+        states, actions, rewards, off_policy
+            As in `Learner.tell`.
+        """
         before = self.drift
         made = super().tell(states, actions, rewards, off_policy=off_policy)
         if self.drift is not None and before is None:
@@ -202,14 +228,27 @@ class FeatureLearner(Learner):
         return self.told > 0 and self._knowledge.on_grid(self.told)
 
     def next_stop(self, most: int) -> int:
-        """How many of `most` episodes can be learned before a date or a test of drift."""
+        """How many of `most` episodes can be learned before a date or a test of drift.
+
+        Parameters
+        ----------
+        most
+            The number of episodes at hand.
+        """
         return min(most, self._knowledge.next_stop(self.told) - self.told) if most else 0
 
     def learn_piece(self, x: np.ndarray, actions: np.ndarray, rewards: np.ndarray) -> int:
-        """Learn checked episodes [n, H, R, d] in order until a policy is due; return how many.
+        """Learn checked episodes in order until a policy is due; return how many.
 
         It is for drivers whose episodes the deployed policy has played, and which give no more of
         them than `next_stop` says.
+
+        Parameters
+        ----------
+        x
+            [n, H, R, d].
+        actions, rewards
+            [n, H].
         """
         knowledge = self._knowledge
         batch = x, actions, rewards, self.told

@@ -36,17 +36,30 @@ Batch = tuple[np.ndarray, np.ndarray, np.ndarray]  # states or features, actions
 
 
 class Learner(Reviewed):
-    """A learner for a problem of known size and unknown laws.
+    """A learner for a problem of known size and unknown laws. The caller owns the loop.
 
-    With states=S it learns tables (`TableLearner`), with features=d a function of d numbers that
-    describe a context (`FeatureLearner`); see there for their options. It can be told `episodes`
-    episodes. Their number enters the bonus and the schedule, so it is fixed in advance. The seed
-    determines posterior samples and the draws from a deployed mixture. initial: the initial policy,
-    such as the present protocol.
+    With states=S it learns tables: see `TableLearner` for the options. With features=d it learns a
+    function of d numbers that describe a context: see `FeatureLearner`. Ask for the action with
+    `act`, and report each episode with `tell`.
 
-    gate: "open" deploys a change as soon as the schedule allows it. With "review" the change
-    becomes a proposal, and only `approve` changes the deployed policy. A budget then counts
-    proposals, approved or not, while `deployments` counts deployments.
+    Parameters
+    ----------
+    *given
+        The algorithm, as the first argument.
+    **options
+        `horizon`, `states` or `features`, `actions`, `episodes` and others; see `TableLearner` and
+        `FeatureLearner`.
+
+    See Also
+    --------
+    TableLearner, FeatureLearner
+
+    Examples
+    --------
+    >>> import lowswitch as ls
+    >>> learner = ls.Learner(ls.few(deployments=3), horizon=1, states=2, actions=2, episodes=100)
+    >>> learner.deployments
+    0
     """
 
     kind: str  # of its files
@@ -140,12 +153,27 @@ class Learner(Reviewed):
     def evidence(
         self, proposal: Any = None, posterior: Any = None, *, rule: int | None = None
     ) -> Any:
-        """The posterior's judgement of a proposal; None if it cannot judge one."""
+        """The posterior's judgement of a proposal; None if it cannot judge one.
+
+        Parameters
+        ----------
+        proposal
+            The proposal, by default the pending one.
+        posterior
+            The posterior, by default the current one.
+        rule
+            The version of the rule, by default the current one.
+        """
 
     def act(self, context: Any, step: int = 0) -> Choice:
         """The action that the next episode must play, and its propensity.
 
-        context: a state, or the features of a context.
+        Parameters
+        ----------
+        context
+            A state, or the features of a context.
+        step
+            The step, from 0.
         """
         choice: Choice = self._deployed.act(context, self.told, step)
         return choice
@@ -156,12 +184,16 @@ class Learner(Reviewed):
         A learner that was made for an environment, by `learn` or `learner_for`, takes observations
         and returns actions of the environment: see `spaces`. Every other learner takes a state, or
         with features a vector [d] ([A, d] if each action has its own features), and returns the
-        number of an action. Several observations are an array with one more axis. A deployed
-        mixture plays one of its policies for the whole episode, so tell the episode before you
-        predict for the next one.
+        number of an action. A deployed mixture plays one of its policies for the whole episode, so
+        tell the episode before you predict for the next one.
 
-        step: how many steps the episode has had. It may be left out only if episodes have one step,
-        because the policy may differ by step.
+        Parameters
+        ----------
+        observations
+            One observation, or an array of several with one more axis.
+        step
+            How many steps the episode has had. It may be left out only if episodes have one step,
+            because the policy may differ by step.
         """
         h, spaces = self._checked_step(step), self.spaces
         contexts, single = (
@@ -244,8 +276,13 @@ class Learner(Reviewed):
     ) -> Any:
         """As `tell` with `off_policy`, for a batch of arrays that are known to fit.
 
-        With tables, nothing is learned from a step whose action is -1. until_proposed: stop after
-        the episode in which a proposal is made; `told` then says how many episodes were learned.
+        Parameters
+        ----------
+        states, actions, rewards
+            The episodes. With tables, nothing is learned from a step whose action is -1.
+        until_proposed
+            Stop after the episode in which a proposal is made; `told` then says how many episodes
+            were learned.
         """
         with self._alone("tell"):
             self._require_room(len(states))
@@ -314,13 +351,27 @@ class Learner(Reviewed):
     # ---- keeping ---------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything that is needed to continue bit for bit."""
+        """Write everything that is needed to continue bit for bit.
+
+        Parameters
+        ----------
+        path
+            The file.
+        """
         with self._alone("save"):
             storage.write(path, self.kind, *self._saved())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, numbers: dict[str, Any] | None = None) -> Self:
-        """A learner that continues where the saved one stopped; `numbers` as in the constructor."""
+        """A learner that continues where the saved one stopped.
+
+        Parameters
+        ----------
+        path
+            The file that `save` wrote.
+        numbers
+            As in the constructor.
+        """
         family = cls._family_of(read_bytes(path))
         with storage.reading(path, family.kind) as (facts, arrays):
             return family._restored(facts, arrays, numbers)
@@ -332,7 +383,15 @@ class Learner(Reviewed):
 
     @classmethod
     def from_bytes(cls, data: bytes, *, numbers: dict[str, Any] | None = None) -> Self:
-        """A learner that continues from the bytes that `to_bytes` wrote."""
+        """A learner that continues from the bytes that `to_bytes` wrote.
+
+        Parameters
+        ----------
+        data
+            The bytes.
+        numbers
+            As in the constructor.
+        """
         family = cls._family_of(data)
         try:
             facts, arrays = archive.from_bytes(data, family.kind)

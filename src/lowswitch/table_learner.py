@@ -55,11 +55,31 @@ class Confidence(NamedTuple):
 class TableLearner(Learner):
     """A learner for a problem with S states, which deploys a table [H, S] or a mixture of tables.
 
-    Rewards lie in [0, 1]. initial: the initial policy [H, S]; by default it plays the lowest
-    allowed action everywhere, and `few` explores. actions_allowed: a mask [S, A] or [H, S, A].
+    Rewards lie in [0, 1].
 
-    numbers: the constants of the algorithm, as `numbers()` of another learner gave them. They are
-    for a replay on another machine, where the last bit of a logarithm may differ.
+    Parameters
+    ----------
+    algorithm
+        The algorithm.
+    horizon, states, actions
+        H, S and A.
+    episodes
+        K, how many episodes the learner can be told. It enters the bonus and the schedule, so it is
+        fixed in advance.
+    actions_allowed
+        A mask [S, A] or [H, S, A].
+    seed
+        Determines posterior samples and the draws from a deployed mixture.
+    initial
+        The initial policy [H, S], such as the present protocol. By default it plays the lowest
+        allowed action everywhere, and `few` explores.
+    gate
+        "open" deploys a change as soon as the schedule allows it. With "review" the change becomes
+        a proposal, and only `approve` changes the deployed policy. A budget then counts proposals,
+        approved or not, while `deployments` counts deployments.
+    numbers
+        The constants of the algorithm, as `numbers()` of another learner gave them. They are for a
+        replay on another machine, where the last bit of a logarithm may differ.
     """
 
     kind = "learner"
@@ -143,7 +163,13 @@ class TableLearner(Learner):
         return 0
 
     def policy_for(self, episode: int) -> np.ndarray:
-        """The policy [H, S] that must play an episode, if nothing is deployed until then."""
+        """The policy [H, S] that must play an episode, if nothing is deployed until then.
+
+        Parameters
+        ----------
+        episode
+            The number of the episode.
+        """
         return self._deployed.table(require_count("episode", episode, least=0))
 
     @property
@@ -206,9 +232,15 @@ class TableLearner(Learner):
     def tell_steps(self, states: Any, actions: Any, rewards: Any) -> History | None:
         """Learn episodes of which some steps are unknown or must be ignored.
 
-        As `tell` with `off_policy`, except that the action -1 marks a step from which nothing is
-        learned, whatever its state and reward. A step that is learned needs the state that follows
-        it.
+        As `tell` with `off_policy`, except for the action -1. A step that is learned needs the
+        state that follows it.
+
+        Parameters
+        ----------
+        states, rewards
+            [B, H].
+        actions
+            [B, H]. -1 marks a step from which nothing is learned, whatever its state and reward.
         """
         actions = np.atleast_2d(np.asarray(actions))
         states, rewards = np.atleast_2d(states), np.atleast_2d(np.asarray(rewards, dtype=float))
@@ -232,11 +264,16 @@ class TableLearner(Learner):
         return checked_batch(states, actions, rewards, self._allowed)
 
     def warm_start(self, states: Any, actions: Any, rewards: Any) -> None:
-        """Learn from episodes [B, H] that were played before this learner is told any.
+        """Learn from episodes that were played before this learner is told any.
 
         They may have been played by any policy, such as the present protocol. They count neither as
         episodes of this learner nor against its budget, and nothing is deployed because of them
         alone: the first plan uses them. Only learners that plan from counts can use such episodes.
+
+        Parameters
+        ----------
+        states, actions, rewards
+            [B, H].
         """
         if self.told:
             raise ValueError(
@@ -275,6 +312,11 @@ class TableLearner(Learner):
 
         It compares the deployed policy with the one that exploits all current knowledge, as a last
         deployment does. That is the immediate loss of stopping; the value of new data comes on top.
+
+        Parameters
+        ----------
+        models
+            How many models are drawn from the posterior.
         """
         return self._compared(self._knowledge.exploiting()[None], self.mixture, models)
 
@@ -467,11 +509,22 @@ class TableLearner(Learner):
         return keys, named
 
     def learn_history(self, states: Any, actions: Any, rewards: Any, *, most: int) -> np.ndarray:
-        """Learn episodes of an earlier protocol, at most `most` visits of each (h, x, a).
+        """Learn episodes of an earlier protocol, before the first proposal.
 
         The protocol must have chosen actions by the state alone. The episodes do not count as told.
-        Nothing is proposed; `propose` then makes the first proposal. Return the actions [B, H],
-        with -1 at the steps that were not learned.
+        Nothing is proposed; `propose` then makes the first proposal.
+
+        Parameters
+        ----------
+        states, actions, rewards
+            [B, H].
+        most
+            How many visits of each (h, x, a) are learned at most.
+
+        Returns
+        -------
+        array
+            The actions [B, H], with -1 at the steps that were not learned.
         """
         require_review(self.gate)
         most = require_count("most", most)

@@ -262,7 +262,7 @@ def test_an_audit_finds_a_date_that_was_not_to_be_made_up_for(tmp_path, played, 
         ledger.store.append([forged])
     verdict = Ledger.open(tmp_path / "run.db", read_only=True).verify(progress=False)
     assert (verdict.whole, verdict.first_bad) == (False, seq + 1)
-    assert f"no date after episode {date} was to be made up for" in verdict.what
+    assert f"no proposal was due for a missed date after episode {date}" in verdict.what
 
 
 # ---- nothing to propose --------------------------------------------------------------------------

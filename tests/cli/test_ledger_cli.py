@@ -140,7 +140,7 @@ def test_a_veto_and_an_amendment_by_the_command_line(tmp_path, capsys):
     assert run(capsys, "amend", address, *report)[0] == 0
     ledger.store.execute("UPDATE events SET body = ? WHERE seq = 3", "[]")
     code, _, error = run(capsys, "verify", address)
-    assert (code, "event 3: its hash is not that of its text" in error) == (3, True)
+    assert (code, "event 3: its hash does not match its text" in error) == (3, True)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import lowswitch as ls
 from ledgers import approve, episode, made, play
 from lowswitch.cli import commands, syntax
 from lowswitch.ledger import Client, FrozenError, Issued, LedgerError
@@ -343,13 +344,13 @@ def test_the_version_names_the_commit_of_a_clone_and_of_what_was_built_in_one(
     (package / "io").mkdir(parents=True)
     monkeypatch.setattr(setting, "__file__", str(package / "io" / "setting.py"))
     monkeypatch.setattr(setting, "commit_of", lambda _: "f" * 40 + "-dirty")
-    assert setting.with_commit("0.1.0") == "0.1.0"  # some other repository around it
+    assert setting.with_commit("1.0.0") == "1.0.0"  # some other repository around it
     (package / "commit.txt").write_text("0123456789abcdef\n")
     with pytest.raises(SystemExit):
         commands.main(["--version"])
-    assert capsys.readouterr().out == "lowswitch 0.1.0 (0123456789ab)\n"
+    assert capsys.readouterr().out == f"lowswitch {ls.__version__} (0123456789ab)\n"
     clone = tmp_path / "clone" / "src" / "lowswitch" / "io"
     clone.mkdir(parents=True)
     (tmp_path / "clone" / "pyproject.toml").touch()
     monkeypatch.setattr(setting, "__file__", str(clone / "setting.py"))
-    assert setting.with_commit("0.1.0") == f"0.1.0 ({'f' * 12}-dirty)"
+    assert setting.with_commit("1.0.0") == f"1.0.0 ({'f' * 12}-dirty)"

@@ -249,7 +249,7 @@ def test_verify_names_a_changed_vector(tmp_path):
         editor.store.execute(sql, shown, shown[:-1] + "77", told.seq)
     found = Ledger.open(path, read_only=True).verify()
     assert (found.whole, found.first_bad) == (False, told.seq)
-    assert found.what == f"event {told.seq}: its hash is not that of its text"
+    assert found.what == f"event {told.seq}: its hash does not match its text"
 
 
 @pytest.mark.parametrize("change", [raised, shortened, other_action])
@@ -303,7 +303,7 @@ def test_a_veto_forbids_the_new_actions_and_a_rollback_asks_for_them(tmp_path):
     ledger.reject(second, by="pharmacy", reason="interaction", forever=True)
     allowed = ledger.actions_allowed
     assert allowed.tolist() == [[str(a) not in [b for _, b in new] for a in range(4)]]
-    with pytest.raises(LedgerError, match="version 2 gives what was forbidden since"):
+    with pytest.raises(LedgerError, match="version 2 gives actions that were forbidden since"):
         ledger.rollback(2, by="chief", reason="back")
     play(ledger, 6)
     approve(ledger, ledger.propose(by="secretary"))

@@ -416,7 +416,7 @@ def test_a_veto_and_a_rollback(address):
     assert (ledger._ready().learner.q == estimates).all()  # what was learned stays
     held = ledger._ready().learner.held
     assert {tuple(row) for row in np.argwhere((before != ledger.policy).any(axis=0))} <= set(held)
-    with pytest.raises(LedgerError, match="version 1 is what is deployed now"):
+    with pytest.raises(LedgerError, match="version 1 is already deployed"):
         ledger.rollback(1, by="chief", reason="again")
     assert ledger.verify().whole
 

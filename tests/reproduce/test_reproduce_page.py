@@ -48,7 +48,7 @@ from lowswitch.show import templates
         (
             r"$\tilde{O}(\eps)$",
             "<math><mover><mrow><mi>O</mi></mrow><mo stretchy='false'>~</mo></mover>"
-            "<mo>(</mo><mi>&epsilon;</mi><mo>)</mo></math>",
+            "<mo stretchy='false'>(</mo><mi>&epsilon;</mi><mo stretchy='false'>)</mo></math>",
             "O~(eps)",
         ),
         (
@@ -56,6 +56,15 @@ from lowswitch.show import templates
             "<math><msup><mrow><mi>K</mi></mrow><mrow><mo>&minus;</mo><mn>1</mn><mo>/</mo>"
             "<mn>2</mn></mrow></msup></math>",
             "K^(-1/2)",
+        ),
+        (
+            r"$N_{\text{sw}} \le \lceil \hat{p} \rceil$",
+            "<math><msub><mrow><mi>N</mi></mrow><mrow><mtext>sw</mtext></mrow></msub>"
+            "<mspace width='0.17em'/><mo>&le;</mo><mspace width='0.17em'/>"
+            "<mo stretchy='false'>&lceil;</mo><mspace width='0.17em'/>"
+            "<mover><mrow><mi>p</mi></mrow><mo stretchy='false'>^</mo></mover>"
+            "<mspace width='0.17em'/><mo stretchy='false'>&rceil;</mo></math>",
+            "N_sw <= ceil( p_hat )",
         ),
     ],
 )

@@ -134,7 +134,7 @@ def follow(fresh, site, reviewer, operator, export):
     assert version == fresh.ledger.version == 5
     assert site.ask("after the veto").act(x).action != SETTINGS.index("fast")
     assert not site.policy.allowed[:, 2].any()
-    with pytest.raises(LedgerError, match="version 4 gives what was forbidden since"):
+    with pytest.raises(LedgerError, match="version 4 gives actions that were forbidden since"):
         operator.rollback(4, reason="back")
     reviewer.lift(None, ["fast"], reason="new spindle")
     assert operator.rollback(3, reason="yield fell") == 6

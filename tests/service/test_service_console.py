@@ -228,7 +228,7 @@ def test_a_rollback_that_a_veto_rules_out_is_not_promised(tmp_path):
         assert status == 422
         assert "will be deployed" not in text
         step, state = WARD["steps"][h], WARD["states"][x]
-        assert f"gives what was forbidden since: {WARD['actions'][given]} for" in text
+        assert f"gives actions that were forbidden since: {WARD['actions'][given]} for" in text
         assert f"{state}, {step}" in text
         assert "Versions 1 and 3 can be deployed" not in text  # 3 is deployed
         assert "Version 1 has nothing forbidden" in text

@@ -79,14 +79,31 @@ _DECORATORS = {"estimator": "update", "bonus": "bonus"}
 class Algorithm:
     """An estimator, a bonus and a schedule that fit together.
 
-    `p` is the failure probability in iota = log(S A T / p), where T = K H.
+    More than one entry in `scales` deploys a mixture. All members learn from every episode, and
+    each episode plays one of them. A member with scale 0 tries actions it has never seen and
+    otherwise adds no bonus.
 
-    More than one entry in `scales` deploys a mixture. Member m multiplies the bonus by `scales[m]`
-    (for R-max it multiplies `known`). All members learn from every episode, and each episode plays
-    one of them. A member with scale 0 tries actions it has never seen and otherwise adds no bonus.
+    Parameters
+    ----------
+    estimator
+        How data become estimates, such as `QLearning()`.
+    bonus
+        What is added to the estimates so that little-known actions are tried.
+    schedule
+        When the deployed policy may follow the estimates.
+    p
+        The failure probability in iota = log(S A T / p), where T = K H.
+    scales
+        Member m of a mixture multiplies the bonus by `scales[m]` (for R-max it multiplies `known`).
+    recipe
+        The name of the recipe that made the algorithm, such as "ucb2-b". An algorithm assembled by
+        hand has no recipe until it is read from a file.
 
-    `recipe` is the name of the recipe that made the algorithm, such as "ucb2-b". An algorithm
-    assembled by hand has no recipe until it is read from a file.
+    Examples
+    --------
+    >>> import lowswitch as ls
+    >>> ls.Algorithm.from_text("ucb2-b:c=0.05") == ls.algorithms.ucb2_bernstein(c=0.05)
+    True
     """
 
     estimator: Estimator

@@ -19,8 +19,13 @@ from lowswitch.checks import increasing, require_count, require_truth
 class Calendar(Whole):
     """All rows may change after these numbers of episodes, and at no other time.
 
-    gap: the least number of episodes between two deployments, and before the first one. Dates that
-    are closer together are refused.
+    Parameters
+    ----------
+    deployments_at
+        The numbers of episodes, increasing.
+    gap
+        The smallest number of episodes between two deployments, and before the first one. Dates
+        that are closer together are refused.
     """
 
     deployments_at: tuple[int, ...]
@@ -67,10 +72,16 @@ class Late(Whole):
     the learner explores; after it, nothing can be acted upon, so it exploits. The last date
     therefore must not come before enough is known, and must not come late.
 
-    gap: the least number of episodes between two deployments, and before the first one. Dates that
-    would be closer together are moved.
-    explored: whether the initial policy explores. Then it need not be replaced at once, and the
-    last date may be late even with few deployments.
+    Parameters
+    ----------
+    deployments
+        The number of deployments.
+    gap
+        The smallest number of episodes between two deployments, and before the first one. Dates
+        that would be closer together are moved.
+    explored
+        Whether the initial policy explores. Then it need not be replaced at once, and the last date
+        may be late even with few deployments.
     """
 
     deployments: int

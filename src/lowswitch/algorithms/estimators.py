@@ -58,8 +58,13 @@ class _Clipped:
 class QLearning(_Clipped):
     """Model-free estimates with the learning rate (H + 1) / (H + n): Jin et al. 2018.
 
-    Values start at a cap and never exceed it. The cap is H at every step with `clip="horizon"`, as
-    published, or H - h + 1 with `clip="remaining"`, which is tighter and still optimistic.
+    Values start at a cap and never exceed it.
+
+    Parameters
+    ----------
+    clip
+        The cap: "horizon" is H at every step, as published; "remaining" is H - h + 1, which is
+        tighter and still optimistic.
     """
 
 
@@ -68,6 +73,11 @@ class OwnUpdate(_Clipped):
     """Base class for an update of your own; `lowswitch.algorithms.parts.update` makes one.
 
     It learns as `QLearning` does, with your function in place of the formula.
+
+    Parameters
+    ----------
+    clip
+        The cap on values, as in `QLearning`.
     """
 
     function: ClassVar[Callable[..., float] | None] = None
@@ -87,6 +97,11 @@ class StageQLearning(_Clipped):
     """Model-free estimates; each is the average over the newest stage of an (h, x, a).
 
     A stage ends at a trigger of the schedule.
+
+    Parameters
+    ----------
+    clip
+        The cap on values, as in `QLearning`.
     """
 
 
@@ -165,13 +180,20 @@ class FederatedSettled(_Settling):
 class Planning(_Clipped):
     """Optimistic backward induction on counts.
 
-    data: which visits a plan uses. "current" uses all of them. With "all" and "newest", a plan sees
-    new visits to an (h, x, a) only from its next trigger on. "all" then uses every visit up to that
-    trigger, and "newest" only the visits since the trigger before it.
-    monotone: estimates never grow.
-    pooled: all steps share one set of counts, for problems that are known to be stationary. The
-    last step has no successor. So if all visits to a state and action before a trigger were at the
-    last step, their first visit with a successor is a trigger too.
+    Parameters
+    ----------
+    clip
+        The cap on values, as in `QLearning`.
+    data
+        Which visits a plan uses. "current" uses all of them. With "all" and "newest", a plan sees
+        new visits to an (h, x, a) only from its next trigger on. "all" then uses every visit up to
+        that trigger, and "newest" only the visits since the trigger before it.
+    monotone
+        Whether estimates never grow.
+    pooled
+        Whether all steps share one set of counts, for problems known to be stationary. The last
+        step has no successor. So if all visits to a state and action before a trigger were at the
+        last step, their first visit with a successor is a trigger too.
     """
 
     clip: Clip = "horizon"
@@ -190,12 +212,21 @@ class Planning(_Clipped):
 class Posterior:
     """Policies that are optimal for models drawn from the posterior.
 
-    `members` policies are deployed together, and each episode plays one. Transitions have the prior
-    Dirichlet(prior, ..., prior) over all S states, and mean rewards have the prior Beta(1, 1).
-    Rewards other than 0 and 1 enter through a Bayesian bootstrap of their mean and variance.
-    `rewards="mean"` takes the observed mean as the true one from the first visit on, as UCBVI does;
-    that is the exact posterior if the reward of an (h, x, a) is always the same. `pooled` is
-    described in `Planning`.
+    Transitions have the prior Dirichlet(prior, ..., prior) over all S states, and mean rewards have
+    the prior Beta(1, 1). Rewards other than 0 and 1 enter through a Bayesian bootstrap of their
+    mean and variance.
+
+    Parameters
+    ----------
+    prior
+        The weight of each state in the prior of the transitions.
+    rewards
+        "bootstrap", or "mean" to take the observed mean as the true one from the first visit on, as
+        UCBVI does. That is the exact posterior if the reward of an (h, x, a) is always the same.
+    members
+        How many policies are deployed together; each episode plays one.
+    pooled
+        As in `Planning`.
     """
 
     prior: float = 1.0
@@ -215,31 +246,40 @@ class Posterior:
 class LearnedPosterior:
     """Policies that are optimal for models drawn from a posterior whose prior is learned.
 
-    `members` policies are deployed together, and each episode plays one. The transition law of a
-    row has the prior Dirichlet(mass / S, ..., mass / S): a `mass` near 0 expects one successor, and
-    S makes all laws equally likely. "learned" takes, at every plan, the mass that makes the
-    observed successors most likely.
-
-    rewards: whether rewards vary ("bootstrap"), never vary ("mean"), or whether the observed
-    rewards decide ("seen").
-    reward_weight: a mean reward has the prior Beta(reward_weight, reward_weight).
-    pooled: whether all steps are alike. "tested" pools them, transition laws and rewards
-    separately, once the evidence for it is 20 to 1.
-    rows: the greatest number of rows in which a deployment differs from the deployed policy, so
-    that people can review it. The rows that change are those that most members want to change and
-    most episodes visit. A last deployment that exploits is one table and has no such limit.
-
-    trial: the share of the cases that explore. The others follow the protocol, one table that
-    exploits current knowledge. "falling" is one over the number of the deployment. "auto" has a
-    protocol if an initial policy is given and there are several members, and the share depends on
-    the findings of the trial. None has no protocol, so all cases explore.
-    floor: with an initial policy, the share of its value below which the average over all cases
-    must not fall.
-
-    first: the policy before the first change if nobody chose one: the "lowest" allowed actions, or
-    several policies that "explore"; "auto" explores unless there is a board. With an initial
-    policy, "explore" begins with a trial.
-    rule: the version of these rules that a run follows; 1 is the version before 18 November 2026.
+    Parameters
+    ----------
+    mass
+        The transition law of a row has the prior Dirichlet(mass / S, ..., mass / S): a mass near 0
+        expects one successor, and S makes all laws equally likely. "learned" takes, at every plan,
+        the mass that makes the observed successors most likely.
+    rewards
+        Whether rewards vary ("bootstrap"), never vary ("mean"), or whether the observed rewards
+        decide ("seen").
+    reward_weight
+        A mean reward has the prior Beta(reward_weight, reward_weight).
+    members
+        How many policies are deployed together; each episode plays one.
+    pooled
+        Whether all steps are alike. "tested" pools them, transition laws and rewards separately,
+        once the evidence for it is 20 to 1.
+    rows
+        The largest number of rows in which a deployment differs from the deployed policy, so that
+        people can review it. The rows that change are those that most members want to change and
+        most episodes visit. A last deployment that exploits is one table and has no such limit.
+    trial
+        The share of the cases that explore. The others follow the protocol, one table that exploits
+        current knowledge. "falling" is one over the number of the deployment. "auto" has a protocol
+        if an initial policy is given and there are several members, and the share depends on the
+        findings of the trial. None has no protocol, so all cases explore.
+    floor
+        With an initial policy, the share of its value below which the average over all cases must
+        not fall.
+    first
+        The policy before the first change if nobody chose one: the "lowest" allowed actions, or
+        several policies that "explore"; "auto" explores unless there is a board. With an initial
+        policy, "explore" begins with a trial.
+    rule
+        The version of these rules that a run follows; 1 is the version before 18 November 2026.
     """
 
     mass: float | Learned = "learned"
@@ -285,7 +325,10 @@ class _Scaled:
 class Hoeffding(_Scaled):
     """b_n = c sqrt(H^3 iota / n); with stages 2 c sqrt(H^2 iota / n).
 
-    c = 1 is the scale of the proof. Values from 0.01 to 0.1 learn in a realistic time.
+    Parameters
+    ----------
+    c
+        The scale. 1 is the scale of the proof; values from 0.01 to 0.1 learn in a realistic time.
     """
 
 
@@ -328,7 +371,12 @@ def check_options(part: OwnBonus | OwnUpdate) -> None:
 class Bernstein:
     """b_n from the variance of the next values.
 
-    `c1` scales the variance term, and `c2` the Hoeffding width that caps it.
+    Parameters
+    ----------
+    c1
+        The scale of the variance term.
+    c2
+        The scale of the Hoeffding width that caps it.
     """
 
     c1: float = 1.0
@@ -341,9 +389,14 @@ class Bernstein:
 
 @dataclass(frozen=True, kw_only=True)
 class AdvantageBonus(_Scaled):
-    """Both bonuses of UCB-Advantage, scaled by `c`: Zhang, Zhou, Ji 2020, eq. (5) to (8).
+    """Both bonuses of UCB-Advantage: Zhang, Zhou, Ji 2020, eq. (5) to (8).
 
     Their constants are c_1 = c_2 = 2 and c_3 = 5.
+
+    Parameters
+    ----------
+    c
+        The scale of both.
     """
 
 
@@ -354,22 +407,38 @@ class EarlySettledBonus(_Scaled):
 
 @dataclass(frozen=True, kw_only=True)
 class ChernoffHoeffding(_Scaled):
-    """c 7 H L / sqrt(n), L = ln(5 S A T / p): Azar, Osband, Munos 2017, Algorithm 3 (UCBVI-CH)."""
+    """c 7 H L / sqrt(n), L = ln(5 S A T / p): Azar, Osband, Munos 2017, Algorithm 3 (UCBVI-CH).
+
+    Parameters
+    ----------
+    c
+        The scale; 1 is the published bonus.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class BernsteinFreedman(_Scaled):
-    """UCBVI's variance-based bonus, scaled by `c`: Azar et al. 2017, Algorithm 4 (UCBVI-BF).
+    """UCBVI's variance-based bonus: Azar et al. 2017, Algorithm 4 (UCBVI-BF).
 
     It uses the variance of the next values, and how precisely these are known.
+
+    Parameters
+    ----------
+    c
+        The scale; 1 is the published bonus.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class MonotonicBernstein(_Scaled):
-    """MVP's bonus, scaled by `c`: Zhang, Chen, Lee, Du 2024, Algorithm 1.
+    """MVP's bonus: Zhang, Chen, Lee, Du 2024, Algorithm 1.
 
     It uses the variances of the next values and of the rewards.
+
+    Parameters
+    ----------
+    c
+        The scale; 1 is the published bonus.
     """
 
 
@@ -377,8 +446,12 @@ class MonotonicBernstein(_Scaled):
 class Certificates(_Scaled):
     """ORLC's bonus, from upper and lower values: Dann, Li, Wei, Brunskill 2019.
 
-    It uses the variance of the next upper values, and their distance from the lower values. `c`
-    scales the paper's width phi, whose square enters too.
+    It uses the variance of the next upper values, and their distance from the lower values.
+
+    Parameters
+    ----------
+    c
+        The scale of the paper's width phi, whose square enters too.
     """
 
 
@@ -387,7 +460,12 @@ class L1Ball(_Scaled):
     """The most favourable transition law and mean reward: Jaksch, Ortner, Auer 2010, eq. (3) and
     (4).
 
-    Both lie within a confidence distance of the observed ones, and `c` scales this distance.
+    Both lie within a confidence distance of the observed ones.
+
+    Parameters
+    ----------
+    c
+        The scale of this distance.
     """
 
 
@@ -395,9 +473,13 @@ class L1Ball(_Scaled):
 class ConfidenceIntervals(_Scaled):
     """The most favourable law and mean reward within their intervals: Strehl, Littman 2008 (MBIE).
 
-    `c` scales the widths of the intervals. The data of an (h, x, a) are its first `most_visits`
-    visits (the m of MBIE), or all of its visits by default. Pooled counts also use the first
-    `most_visits` visits that have a successor.
+    Parameters
+    ----------
+    c
+        The scale of the widths of the intervals.
+    most_visits
+        The m of MBIE: only the first `most_visits` visits of an (h, x, a) are data; by default all.
+        Pooled counts also use the first `most_visits` visits that have a successor.
     """
 
     most_visits: int | None = None
@@ -423,9 +505,14 @@ class ConfidenceIntervals(_Scaled):
 
 @dataclass(frozen=True, kw_only=True)
 class Unknown:
-    """No bonus, but the largest possible value until an (h, x, a) has `known` visits.
+    """No bonus, but the largest possible value until an (h, x, a) is known.
 
     Brafman, Tennenholtz 2002 (R-max).
+
+    Parameters
+    ----------
+    known
+        The number of visits after which an (h, x, a) is known.
     """
 
     known: int = 10

@@ -13,9 +13,14 @@ from lowswitch.checks import increasing
 class Asked(Whole):
     """All rows may change when somebody asks, because a board meets on dates, not at visit counts.
 
-    With a real process, call `learner.propose()`. In simulations nobody can ask, so `dates` gives
-    the numbers of episodes after which the board meets. Estimators that work in stages still have
-    their stages (see `between_dates`), but nothing is deployed when a stage ends.
+    With a real process, call `learner.propose()`. Estimators that work in stages still have their
+    stages (see `between_dates`), but nothing is deployed when a stage ends.
+
+    Parameters
+    ----------
+    dates
+        In simulations nobody can ask, so these are the numbers of episodes after which the board
+        meets.
     """
 
     dates: tuple[int, ...] | None = None

@@ -33,8 +33,13 @@ def bonus(function: Function | None = None, *, memory: Memory = 0) -> Any:
     are options; they need a default and are floats. The result is a class: `mine(c=0.1)` is a bonus
     for `QLearning` or for an update of your own.
 
-    memory: how many numbers the function can store for each (h, x, a), or "states" for one number
-    per state. They start as NaN, and the function may write them.
+    Parameters
+    ----------
+    function
+        The function; without it, a decorator with this option is returned.
+    memory
+        How many numbers the function can store for each (h, x, a), or "states" for one number per
+        state. They start as NaN, and the function may write them.
     """
     if function is None:
         return lambda given: bonus(given, memory=memory)
@@ -51,10 +56,15 @@ def update(
     bonus. An update that does not ask for it needs `NoBonus`. Everything else is as in
     `QLearning`, including the option `clip`.
 
-    memory: how many numbers the function can store for each (h, x, a), as for `bonus`.
-    initial: a function of any of `h`, `H`, `S`, `A`, `K` and `iota`, and of the same options, that
-    returns the first estimate. By default the first estimate is the largest value possible at step
-    h.
+    Parameters
+    ----------
+    function
+        The function; without it, a decorator with these options is returned.
+    memory
+        How many numbers the function can store for each (h, x, a), as for `bonus`.
+    initial
+        A function of any of `h`, `H`, `S`, `A`, `K` and `iota`, and of the same options, that
+        returns the first estimate. By default it is the largest value possible at step h.
     """
     if function is None:
         return lambda given: update(given, memory=memory, initial=initial)

@@ -86,10 +86,20 @@ def _floor_root(base: int, q: int) -> int:
 def batch_ends(kind: GridKind, total: int, batches: int) -> tuple[int, ...]:
     """The ends t_1, ..., t_M of the batches of a named grid, where t_M is the total T.
 
-    "equal": T m / M. "geometric": u_1 = b, u_m = b u_{m-1} with b = T^(1/M). "minimax": u_1 = a,
-    u_m = a sqrt(u_{m-1}) with a = T^(1 / (2 - 2^(1-M))), so u_m = T^((2^M - 2^(M-m)) / (2^M - 1)).
-    Each t_m is rounded down, and ends may coincide. The last two grids are from Gao, Han, Ren, Zhou
-    2019, section 2, who leave a constant in a and b free; here it is 1, as in the authors' program.
+    Each t_m is rounded down, and ends may coincide. "geometric" and "minimax" are from Gao, Han,
+    Ren, Zhou 2019, section 2, who leave a constant in a and b free; here it is 1, as in the
+    authors' program.
+
+    Parameters
+    ----------
+    kind
+        "equal": T m / M. "geometric": u_1 = b, u_m = b u_{m-1} with b = T^(1/M). "minimax": u_1 =
+        a, u_m = a sqrt(u_{m-1}) with a = T^(1 / (2 - 2^(1-M))), so u_m = T^((2^M - 2^(M-m)) / (2^M
+        - 1)).
+    total
+        T.
+    batches
+        M.
     """
     if batches > _MOST_BATCHES[kind]:
         raise ValueError(

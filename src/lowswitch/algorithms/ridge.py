@@ -40,19 +40,29 @@ Drift = Literal["ignore", "watch"]
 class Ridge:
     """Rewards, or values to go, that are linear in features, with the penalty `ridge` |theta|^2.
 
-    `members` functions are deployed together, and each episode plays one. With a horizon above 1,
-    least-squares value iteration computes the values (Jin, Yang, Wang, Jordan 2020, Algorithm 1).
+    With a horizon above 1, least-squares value iteration computes the values (Jin, Yang, Wang,
+    Jordan 2020, Algorithm 1).
 
-    intercept: whether a constant feature is added to every context and rewards are measured from
-    their average.
-    link: "auto" fits log-odds by logistic regression for as long as all rewards of a one-step
-    problem are 0 or 1.
-    drift: "watch" tests whether the contexts drift during the run, reports it, and then moves the
-    remaining dates of a `Spread`.
-
-    trial, floor: as of `LearnedPosterior`. A protocol needs an initial policy that is one function,
-    and problems of one step; "auto" has none elsewhere. A floor is measured from the least reward,
-    which the learner is told.
+    Parameters
+    ----------
+    members
+        How many functions are deployed together; each episode plays one.
+    ridge
+        The weight of the penalty.
+    intercept
+        Whether a constant feature is added to every context and rewards are measured from their
+        average.
+    link
+        "auto" fits log-odds by logistic regression for as long as all rewards of a one-step problem
+        are 0 or 1.
+    drift
+        "watch" tests whether the contexts drift during the run, reports it, and then moves the
+        remaining dates of a `Spread`.
+    trial
+        As in `LearnedPosterior`. A protocol needs an initial policy that is one function, and
+        problems of one step; elsewhere "auto" has none.
+    floor
+        As in `LearnedPosterior`, measured from the least reward, which the learner is told.
     """
 
     members: int = 32
@@ -77,13 +87,18 @@ class Ridge:
 class Sampled:
     """Weights drawn from N(theta, (c sigma)^2 V^-1), in pairs of opposite sign, for each step.
 
-    sigma is the estimated noise: c = 1 is the posterior itself, and a smaller `c` explores less.
+    sigma is the estimated noise.
 
-    draws: "plain" draws follow this formula. For "optimistic" draws, `c` is the scale after K^(3/4)
-    of K episodes. Exploration helps only the remaining episodes, so the scale is 4 c before the
-    second episode and fades to 0 at the last one; see `scale`. The score of an action is then at
-    least its score under the mean weights: a draw says how good an action may be, not how bad (May,
-    Korda, Lee, Leslie 2012, optimistic Bayesian sampling).
+    Parameters
+    ----------
+    c
+        The scale: 1 is the posterior itself, and a smaller `c` explores less.
+    draws
+        "plain" draws follow this formula. For "optimistic" draws, `c` is the scale after K^(3/4) of
+        K episodes. Exploration helps only the remaining episodes, so the scale is 4 c before the
+        second episode and fades to 0 at the last one; see `scale`. The score of an action is then
+        at least its score under the mean weights: a draw says how good an action may be, not how
+        bad (May, Korda, Lee, Leslie 2012, optimistic Bayesian sampling).
     """
 
     c: float = 0.5
@@ -104,11 +119,16 @@ class Sampled:
 class Ellipsoid:
     """theta.x + w |x|, |x|^2 = x' V^-1 x: the most favourable weights in an ellipsoid.
 
-    `width` says what w is. "noise": `c` times the estimated noise. "unit": `c` itself, the alpha of
-    LinUCB (Li, Chu, Langford, Schapire 2010). "proof": `c` times the width of the proofs, for
-    rewards in [0, 1], and features and weights of norm at most 1. With one step that width is from
-    Abbasi-Yadkori, Pal, Szepesvari 2011, Theorem 2; with more it is d H sqrt(ln(2 d T / p)) (Jin et
-    al. 2020, Theorem 3.1, whose constant is not published).
+    Parameters
+    ----------
+    c
+        The scale of w.
+    width
+        What w is. "noise": `c` times the estimated noise. "unit": `c` itself, the alpha of LinUCB
+        (Li, Chu, Langford, Schapire 2010). "proof": `c` times the width of the proofs, for rewards
+        in [0, 1], and features and weights of norm at most 1. With one step that width is from
+        Abbasi-Yadkori, Pal, Szepesvari 2011, Theorem 2; with more it is d H sqrt(ln(2 d T / p))
+        (Jin et al. 2020, Theorem 3.1, whose constant is not published).
     """
 
     c: float = 1.0
@@ -128,8 +148,11 @@ class Spread(Whole):
     last date is K^(N / (N + 1)), as in the geometric grid of N + 1 batches. Without a budget the
     dates are 1, 2, 4, 8, ...
 
-    gap: the least number of episodes between two deployments, and before the first one. Dates that
-    would be closer together are moved.
+    Parameters
+    ----------
+    gap
+        The smallest number of episodes between two deployments, and before the first one. Dates
+        that would be closer together are moved.
     """
 
     gap: int = 1
@@ -176,9 +199,14 @@ class Determinant(Whole):
     This is the rarely switching OFUL (Abbasi-Yadkori, Pal, Szepesvari 2011, Figure 3) with factor =
     1 + C; for each step, Gao, Xie, Du, Yang 2021, and Wang, Zhou, Gu 2021.
 
-    "budget" computes the factor from the number of deployments N, so that the budget cannot be
-    exceeded: ln factor = d H ln(1 + T L^2 / (ridge d)) / N, where L = `norm` is the largest norm of
-    a feature vector, and d the number of weights of a step.
+    Parameters
+    ----------
+    factor
+        The factor. "budget" computes it from the number of deployments N, so that the budget cannot
+        be exceeded: ln factor = d H ln(1 + T L^2 / (ridge d)) / N, where d is the number of weights
+        of a step.
+    norm
+        L, the largest norm of a feature vector.
     """
 
     factor: float | Spent = 2.0

@@ -126,9 +126,14 @@ class EveryVisit(ByVisits):
 class UCB2(ByVisits):
     """Every visit up to tau(r_star), then at tau(r) = ceil((1 + eta)^r): Bai et al. 2019, eq. (2).
 
-    "theory" means eta = 1 / (2 H (H + 1)) and r_star = ceil(log(10 H^2) / log(1 + eta)), the values
-    of Theorem 2. `r_star=1` is pure UCB2: both theorems still hold and fewer rows change (see the
-    errata page).
+    Parameters
+    ----------
+    eta
+        The growth of the stages. "theory" is 1 / (2 H (H + 1)), as in Theorem 2.
+    r_star
+        The stage up to which every visit is a trigger. "theory" is ceil(log(10 H^2) / log(1 +
+        eta)), as in Theorem 2. 1 is pure UCB2: both theorems still hold and fewer rows change (see
+        the errata page).
     """
 
     eta: float | Literal["theory"] = "theory"
@@ -183,7 +188,10 @@ class UCB2(ByVisits):
 class Growth(ByVisits):
     """At the distinct values of ceil(factor^r), r = 0, 1, ...
 
-    A factor of 2 is doubling, as in UCRL2's and MVP's descendants.
+    Parameters
+    ----------
+    factor
+        The growth. 2 is doubling, as in UCRL2's and MVP's descendants.
     """
 
     factor: float = 2.0
@@ -218,6 +226,11 @@ class Visits(ByVisits):
     """At exactly these visit counts of each (h, x, a).
 
     R-max has a single such count: the number of visits after which an (h, x, a) is known.
+
+    Parameters
+    ----------
+    counts
+        The visit counts, increasing.
     """
 
     counts: tuple[int, ...]
@@ -252,10 +265,15 @@ class WholePolicy(Whole):
     """All rows may change after an episode in which some count has grown enough since the last
     time.
 
-    A count has grown enough when it grew by `factor` and by at least `least` visits. A factor of 2
-    with `least=1` gives the epochs of UCRL2 (Jaksch, Ortner, Auer 2010). A larger `least` avoids
-    the many early refreshes: the count of an (h, x, a) that was never visited before grows beyond
-    any factor.
+    A factor of 2 with `least=1` gives the epochs of UCRL2 (Jaksch, Ortner, Auer 2010).
+
+    Parameters
+    ----------
+    factor
+        The factor by which a count must grow.
+    least
+        The smallest number of visits by which it must grow. A larger number avoids the many early
+        refreshes: the count of an (h, x, a) that was never visited before grows beyond any factor.
     """
 
     factor: float = 2.0
@@ -280,11 +298,17 @@ class WholePolicy(Whole):
 class Grid(Whole):
     """All rows may change after episodes that are fixed in advance: the ends of batches.
 
-    "equal", "geometric" and "minimax" are the grids of `size` batches that `powers.batch_ends`
-    defines; "minimax" is the log-log grid of batched learning (Gao, Han, Ren, Zhou 2019). You can
-    also give the ends themselves, increasing and reaching at least K. Ends that coincide count
-    once. The last batch ends with the run, and nothing changes after it, so N batches give at most
-    N - 1 deployments.
+    The last batch ends with the run, and nothing changes after it, so N batches give at most N - 1
+    deployments.
+
+    Parameters
+    ----------
+    ends
+        "equal", "geometric" or "minimax", the grids that `powers.batch_ends` defines; "minimax" is
+        the log-log grid of batched learning (Gao, Han, Ren, Zhou 2019). Or the ends themselves,
+        increasing and reaching at least K. Ends that coincide count once.
+    size
+        The number of batches of a named grid.
     """
 
     ends: GridKind | tuple[int, ...]
@@ -324,6 +348,11 @@ class EveryEpisodes(Whole):
     """All rows may change after every `episodes` episodes, as after the rounds of CMBIE.
 
     Guo, Brunskill 2015. A round has one episode for each machine.
+
+    Parameters
+    ----------
+    episodes
+        The number of episodes between two changes.
     """
 
     episodes: int
@@ -413,12 +442,21 @@ class Budget(Schedule):
     would change more rows than the budget has left, it changes the first ones in the order of step
     and state.
 
-    last: the kind of the last deployment, after which nothing can change because it is the last of
-    the budget or at the last point of a grid. "usual" makes it like any other. "greedy" leaves out
-    exploration, since nothing would be learned from it: planners plan without a bonus, and
-    posterior sampling plans on the posterior mean. "exploit" deploys one policy for all members of
-    a mixture. Where any action was tried, that policy plays only tried actions. If the posterior
-    favours the initial policy of the run, the last deployment restores it.
+    Parameters
+    ----------
+    schedule
+        The schedule to follow.
+    deployments
+        The largest number of deployments.
+    switches
+        The largest number of local switches.
+    last
+        The kind of the last deployment, after which nothing can change because it is the last of
+        the budget or at the last point of a grid. "usual" makes it like any other. "greedy" leaves
+        out exploration, since nothing would be learned from it: planners plan without a bonus, and
+        posterior sampling plans on the posterior mean. "exploit" deploys one policy for all members
+        of a mixture. Where any action was tried, that policy plays only tried actions. If the
+        posterior favours the initial policy of the run, the last deployment restores it.
     """
 
     schedule: PlainSchedule

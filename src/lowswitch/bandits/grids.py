@@ -20,12 +20,28 @@ Ends = tuple[int, ...]
 
 
 def minimax_grid(pulls: int, batches: int) -> Ends:
-    """The minimax grid of Gao et al. 2019, for the worst problem; see `powers.batch_ends`."""
+    """The minimax grid of Gao et al. 2019, for the worst problem; see `powers.batch_ends`.
+
+    Parameters
+    ----------
+    pulls
+        T, the number of pulls.
+    batches
+        M, the number of batches.
+    """
     return _increasing("minimax", pulls, batches)
 
 
 def geometric_grid(pulls: int, batches: int) -> Ends:
-    """The geometric grid of Gao et al. 2019, for fixed gaps; see `powers.batch_ends`."""
+    """The geometric grid of Gao et al. 2019, for fixed gaps; see `powers.batch_ends`.
+
+    Parameters
+    ----------
+    pulls
+        T, the number of pulls.
+    batches
+        M, the number of batches.
+    """
     return _increasing("geometric", pulls, batches)
 
 
@@ -34,6 +50,11 @@ def log_log_grid(pulls: int) -> Ends:
 
     The last phase is cut short. From i = log2 log2 T on, a phase is half of T, so there are at most
     ceil(log2 log2 T) + 1 phases.
+
+    Parameters
+    ----------
+    pulls
+        T, the number of pulls.
     """
     ends = [0]
     while ends[-1] < pulls:

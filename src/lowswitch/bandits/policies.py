@@ -156,6 +156,11 @@ class UCB2Policy(IndexPolicy):
     alpha) ln(e n / tau(r)) / (2 tau(r))). An epoch that begins when tau(r_j + 1) is still tau(r_j)
     plays nothing and changes no index, since a_{n,r} depends on r only through tau(r). So only the
     distinct values of tau matter. The last epoch is cut when the pulls are spent.
+
+    Parameters
+    ----------
+    alpha
+        The growth of the epochs.
     """
 
     name: ClassVar[str] = "ucb2"
@@ -205,6 +210,13 @@ class GridPolicy(BanditAlgorithm):
     """Batches that end at the pulls of a grid.
 
     Arms are dropped between batches, and the last batch plays the best remaining arm.
+
+    Parameters
+    ----------
+    grid
+        "minimax" or "geometric", or the ends of the batches.
+    batches
+        The number of batches.
     """
 
     grid: str | Ends
@@ -244,6 +256,13 @@ class BaSEPolicy(GridPolicy):
     """Drops an arm when it falls sqrt(gamma ln(T A) / tau) behind the best.
 
     Gao, Han, Ren, Zhou 2019, Algorithm 1.
+
+    Parameters
+    ----------
+    grid, batches
+        As in `GridPolicy`.
+    gamma
+        The width of the confidence interval.
     """
 
     name: ClassVar[str] = "base"
@@ -264,6 +283,13 @@ class ExploreThenCommitPolicy(GridPolicy):
     """Plays two arms equally until their confidence intervals separate, and then the better one.
 
     Perchet et al. 2016, section 3.
+
+    Parameters
+    ----------
+    grid, batches
+        As in `GridPolicy`.
+    c
+        The width of the confidence interval.
     """
 
     name: ClassVar[str] = "explore-then-commit"
@@ -293,6 +319,11 @@ class LogLogPolicy(BanditAlgorithm):
     """Phases of T^(1 - 2^-i) pulls, each with its own estimates, and elimination between them.
 
     Cesa-Bianchi, Dekel, Shamir 2013.
+
+    Parameters
+    ----------
+    p
+        The failure probability.
     """
 
     name: ClassVar[str] = "log-log"

@@ -110,7 +110,13 @@ class BanditRuns:
 
 
 def load(path: str | os.PathLike[str]) -> BanditRuns:
-    """Read bandit runs that `BanditRuns.save` wrote."""
+    """Read bandit runs that `BanditRuns.save` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
     return storage.load(path, "bandit runs", BanditRuns)
 
 

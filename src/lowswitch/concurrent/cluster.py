@@ -36,25 +36,33 @@ _LOST_SECONDS = 10.0  # without an answer until the head counts as lost; Ray wai
 
 @dataclass(frozen=True)
 class Ray:
-    """Actors of a Ray cluster play. By default there are as many `workers` as the cluster has CPUs.
+    """Actors of a Ray cluster play.
 
-    `address` is the head's "host:port", or "auto" for the cluster that runs on this machine, or
-    "local" for a private cluster that ends with the fleet. Without an address, the fleet uses the
-    cluster that this process is connected to (and leaves the connection open), or the one that
-    RAY_ADDRESS names, or a private one. Every node must be able to import lowswitch and the modules
-    of the source.
+    Every node must be able to import lowswitch and the modules of the source. There are never more
+    workers than machines. If the head of the cluster is lost, the run ends with a FleetError, and
+    the checkpoint keeps its progress. A private cluster listens only on this machine.
 
-    A worker that does not answer within `patience` seconds counts as hung: it is killed, and other
-    workers play its episodes. There are never more workers than machines. If the head of the
-    cluster is lost, the run ends with a FleetError, and the checkpoint keeps its progress. A
-    private cluster listens only on this machine.
+    Parameters
+    ----------
+    address
+        The head's "host:port", or "auto" for the cluster that runs on this machine, or "local" for
+        a private cluster that ends with the fleet. Without an address, the fleet uses the cluster
+        that this process is connected to (and leaves the connection open), or the one that
+        RAY_ADDRESS names, or a private one.
+    workers
+        How many actors; by default as many as the cluster has CPUs.
+    patience
+        A worker that does not answer within this many seconds counts as hung: it is killed, and
+        other workers play its episodes.
+    most
+        The limit on workers if `workers` is not given.
     """
 
     address: str | None = None
     _: KW_ONLY
     workers: int | None = None
     patience: float = 60.0
-    most: int | None = field(default=None, repr=False)  # limit on workers, if none is given
+    most: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.address is not None:

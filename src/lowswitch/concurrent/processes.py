@@ -51,13 +51,20 @@ _HELLO, _READY, _UNABLE = b"hello", b"ready", b"unable: "  # a worker's messages
 
 @dataclass(frozen=True, kw_only=True)
 class Processes:
-    """Processes on this machine play; by default there are as many `workers` as cores.
+    """Processes on this machine play.
 
-    A worker that does not answer within `patience` seconds counts as hung: it is killed, and other
-    workers play its episodes. Every worker imports the main script, so a script must open its
-    fleets under `if __name__ == "__main__":`. Workers are daemonic and end with the driver, so an
-    environment cannot start `multiprocessing` children. Other processes that it starts end with
-    their worker, unless they leave its session. There are never more workers than machines.
+    Every worker imports the main script, so a script must open its fleets under `if __name__ ==
+    "__main__":`. Workers are daemonic and end with the driver, so an environment cannot start
+    `multiprocessing` children. Other processes that it starts end with their worker, unless they
+    leave its session. There are never more workers than machines.
+
+    Parameters
+    ----------
+    workers
+        How many processes; by default one per core.
+    patience
+        A worker that does not answer within this many seconds counts as hung: it is killed, and
+        other workers play its episodes.
     """
 
     workers: int | None = None

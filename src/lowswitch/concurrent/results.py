@@ -114,7 +114,10 @@ class ConcurrentRun(Runs):
         """A table of the episodes played, kept and discarded, and of their costs, to print or
         display.
 
-        columns: which lines to show, in this order; by default all.
+        Parameters
+        ----------
+        columns
+            The lines to show, in this order; by default all.
         """
         from lowswitch.show import report
 
@@ -137,5 +140,11 @@ _NUMBERS = (
 
 
 def load(path: str | os.PathLike[str]) -> ConcurrentRun:
-    """Read a run that `ConcurrentRun.save` wrote."""
+    """Read a run that `ConcurrentRun.save` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
     return loaded(ConcurrentRun, path)

@@ -125,9 +125,17 @@ class Gymnasium:
     only on its seed and the actions, as Gymnasium requires of `reset(seed=...)`; only then can it
     be replayed. A policy is [H, S + 1]; see `lowswitch.envs.gymnasium`.
 
-    environment: a registered name, which is passed to `gymnasium.make` together with the options;
-    or a function that makes an environment and that workers can import.
-    reward_range: the smallest and the largest reward of a step; 0 must lie between them.
+    Parameters
+    ----------
+    environment
+        A registered name, which is passed to `gymnasium.make` together with the options; or a
+        function that makes an environment and that workers can import.
+    horizon
+        H, the number of steps per episode.
+    reward_range
+        The smallest and the largest reward of a step; 0 must lie between them.
+    **options
+        Options for `gymnasium.make`.
     """
 
     replayable = True
@@ -250,12 +258,23 @@ Play = Callable[[np.ndarray, np.ndarray], tuple[Any, Any, Any]]
 
 
 class System:
-    """Any system behind a function `play(policy, episodes)`.
+    """Any system behind a function.
 
-    The function returns states, actions and rewards, each [len(episodes), H]. The policy is [H, S];
-    row i of the answer is the episode `episodes[i]`, played by this policy. A real system cannot be
-    replayed. A simulator can, if an episode depends only on its number and the policy; then set
-    `replayable=True`.
+    Parameters
+    ----------
+    play
+        A function `play(policy, episodes)` that returns states, actions and rewards, each
+        [len(episodes), H]. The policy is [H, S]; row i of the answer is the episode `episodes[i]`,
+        played by this policy.
+    horizon, states, actions
+        H, S and A.
+    actions_allowed
+        A mask [S, A] or [H, S, A].
+    reward_range
+        The smallest and the largest reward of a step.
+    replayable
+        Whether an episode depends only on its number and the policy. A simulator may be replayable;
+        a real system is not.
     """
 
     def __init__(

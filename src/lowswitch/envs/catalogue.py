@@ -59,6 +59,15 @@ def riverswim(
     0.4 stay and 0.6 up in the first state; 0.05 down, 0.6 stay, 0.35 up between; 0.4 down, 0.6 stay
     in the last, where it pays 1. Every episode starts in state 0. As published: 6 states, 20 steps;
     larger ones in the literature are (30, 120) and (40, 160).
+
+    Parameters
+    ----------
+    states
+        The length of the chain.
+    horizon
+        H.
+    reward_law
+        "deterministic" pays mean rewards; "bernoulli" pays 0 or 1 with these means.
     """
     S = require_count("states", states, least=2)
     rewards = np.zeros((S, 2))
@@ -78,6 +87,15 @@ def riverswim_strehl(
     state if it stays there: a mean of 0.3 here, for which "bernoulli" pays 0 or 1. An episode
     starts in state 1 or 2 with probability 1/2 each. The publication is discounted; the 20 steps
     are ours.
+
+    Parameters
+    ----------
+    states
+        The length of the chain.
+    horizon
+        H.
+    reward_law
+        As in `riverswim`.
     """
     S = require_count("states", states, least=3)
     rewards = np.zeros((S, 2))
@@ -115,6 +133,13 @@ def chain(*, states: int = 10, horizon: int = 10) -> TabularMDP:
     Published rewards are N(0, 1) for left in state 0 and N(1, 1) for right in the last state; here
     they are the means, 0 and 1, without noise, which would leave [0, 1]. TabulaRL runs it with H =
     N. V* = H - N + 1.
+
+    Parameters
+    ----------
+    states
+        N, the length of the chain.
+    horizon
+        H.
     """
     S = require_count("states", states, least=2)
     if require_count("horizon", horizon) < S:
@@ -131,6 +156,11 @@ def stochastic_chain(*, states: int = 10) -> TabularMDP:
 
     Right moves up with probability 1 - 1/N and else down. A single failure puts the reward out of
     reach. V* = (1 - 1/N)^(N - 1).
+
+    Parameters
+    ----------
+    states
+        N, the length of the chain.
     """
     S = require_count("states", states, least=2)
     return TabularMDP(_walk(S, left_up=0, right_up=1 - 1 / S), _ends(S, 0.0), start=0, horizon=S)
@@ -148,6 +178,17 @@ def chain_rlberry(
 
     State 0 pays 0.05 and the last state 1, whatever is done. rlberry fixes no horizon; the 20 steps
     are ours.
+
+    Parameters
+    ----------
+    states
+        The length of the chain.
+    horizon
+        H.
+    fail
+        The probability that a move goes the other way.
+    reward_law
+        As in `riverswim`.
     """
     S = require_count("states", states, least=2)
     if not (is_number(fail) and 0 <= fail <= 1):
@@ -168,6 +209,15 @@ def chain_bootdqn(
 
     Right moves up or down with probability 1/2 each. Left in state 0 pays a mean of 0.01 and right
     in the last state 1; TabulaRL adds N(0, 1) to both, here there is no such noise.
+
+    Parameters
+    ----------
+    states
+        The length of the chain.
+    horizon
+        H.
+    reward_law
+        As in `riverswim`.
     """
     S = require_count("states", states, least=2)
     transitions, rewards = _walk(S, left_up=0, right_up=0.5), _ends(S, 0.01)
@@ -208,6 +258,15 @@ def deep_sea(*, size: int = 10, stochastic: bool = False, seed: int = 0) -> Tabu
     V* = 0.99; stochastic, with q = 1 - 1/N, V* = q^(N - 1) - 0.01 (1 - q^N). bsuite's optimal
     return, q^(N - 1) - 0.01, is the value of always moving right, which pays for moves even when
     the treasure is out of reach.
+
+    Parameters
+    ----------
+    size
+        N, the number of rows and columns.
+    stochastic
+        Whether a move to the right fails with probability 1/N.
+    seed
+        The seed of the meaning of the actions.
     """
     N = require_count("size", size, least=2)
     require_truth("stochastic", stochastic)
@@ -238,6 +297,15 @@ def combination_lock(*, states: int = 5, actions: int = 3, horizon: int = 10) ->
     else leads uniformly to the other states, from which there is no way back. For h > H/2 the state
     is frozen and r_h(s*, a*) = 1, for each such h (the paper prints r_H). s* is state 0, where
     every episode starts. a* is the last action, as ties go to the first. V* = H/2, rounded up.
+
+    Parameters
+    ----------
+    states
+        S.
+    actions
+        A.
+    horizon
+        H.
     """
     S, A = require_count("states", states, least=2), require_count("actions", actions, least=2)
     H = require_count("horizon", horizon, least=2)
@@ -260,6 +328,17 @@ def homogeneous_lock(
     L right actions in a row open it, and a wrong one pays 0.05 and starts again. States 0 to L.
     Which action is right in a state is drawn by `seed`. State L is absorbing and pays 1 a step. V*
     = max(H - L, 0.05 H).
+
+    Parameters
+    ----------
+    length
+        L, how many right actions open the lock.
+    actions
+        A.
+    horizon
+        H.
+    seed
+        The seed of the right actions.
     """
     L, A = require_count("length", length), require_count("actions", actions, least=2)
     if require_count("horizon", horizon) <= L:
@@ -299,6 +378,21 @@ def random_mdp(
     Rows of transitions are uniform on the simplex (Dirichlet(1)), mean rewards are uniform on [0,
     1], x_1 is uniform. `per_step` draws new tables for each step, as in the synthetic problems of
     Zheng et al. 2024 (FedQ); otherwise all steps share them.
+
+    Parameters
+    ----------
+    states
+        S.
+    actions
+        A.
+    horizon
+        H.
+    seed
+        The seed of the tables.
+    per_step
+        Whether each step has its own tables.
+    reward_law
+        As in `riverswim`.
     """
     S, A = require_count("states", states), require_count("actions", actions)
     H = require_count("horizon", horizon)
@@ -324,6 +418,21 @@ def garnet(
 
     These are drawn with the seed. Their probabilities are the spacings of uniform cuts of [0, 1],
     mean rewards are uniform on [0, 1], x_1 is uniform. The tables are sparse.
+
+    Parameters
+    ----------
+    states
+        S.
+    actions
+        A.
+    branching
+        How many states an (x, a) can lead to.
+    horizon
+        H.
+    seed
+        The seed of the tables.
+    reward_law
+        As in `riverswim`.
     """
     from scipy.sparse import csr_matrix
 
@@ -355,6 +464,17 @@ def switching_lower_bound(
     with the seed; it is `optimal_policy`. V* = H, and V^pi = #{(h, x): pi_h(x) = a*(h, x)} / S. For
     A >= 4, at most HSA/8 switches imply regret of at least KH/4 on average over a* (the paper says
     HSA/2, which this family does not show).
+
+    Parameters
+    ----------
+    states
+        S.
+    actions
+        A.
+    horizon
+        H.
+    seed
+        The seed of a*.
     """
     S, A = require_count("states", states), require_count("actions", actions, least=2)
     H = require_count("horizon", horizon)
@@ -416,6 +536,18 @@ PROBLEMS: dict[str, Callable[..., TabularMDP]] = {
 
 
 def make(text: str) -> TabularMDP:
-    """The problem that a text like `riverswim:states=6,horizon=20` names."""
+    """The problem that a text names.
+
+    Parameters
+    ----------
+    text
+        A name and options, such as `riverswim:states=6,horizon=20`.
+
+    Examples
+    --------
+    >>> import lowswitch as ls
+    >>> ls.envs.make("chain:states=4,horizon=6").optimal_value()
+    3.0
+    """
     problem: TabularMDP = build(text, PROBLEMS, "problem")
     return problem

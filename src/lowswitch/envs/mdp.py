@@ -87,8 +87,20 @@ class Rescaled:
 def rescale(rewards: Any, *, low: float | None = None, high: float | None = None) -> Rescaled:
     """Map rewards of a known range to [0, 1].
 
-    A TabularMDP made of the result reports values and regret in the original units. The default is
-    the range of the given rewards.
+    A TabularMDP made of the result reports values and regret in the original units.
+
+    Parameters
+    ----------
+    rewards
+        The rewards, an array.
+    low, high
+        Their range; by default the range of the given rewards.
+
+    Examples
+    --------
+    >>> import lowswitch as ls
+    >>> ls.rescale([[0.0, 5.0], [10.0, 5.0]]).rewards.tolist()
+    [[0.0, 0.5], [1.0, 0.5]]
     """
     rewards = numbers("rewards", rewards)
     if not (rewards.size and np.isfinite(rewards).all()):

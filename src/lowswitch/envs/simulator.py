@@ -39,16 +39,31 @@ class PlayedSteps(NamedTuple):
 class Simulator:
     """A problem known by a function that plays one step, such as a simulator or a generative model.
 
-    `step(state, action, h, random)` returns the next state and the reward. `random` is a numpy
-    generator that depends only on the seed and the episode; a step that uses no other noise gives
-    the same history in every driver. The state after the last step is not used.
-
     Nobody knows its values, so nothing is exact. The loss of a run is `reference` per episode minus
     the sampled rewards, and results call it Monte-Carlo regret. If you do not know the optimal
     value, `reference` is the largest possible return, and results call it Monte-Carlo loss. It may
     be negative if the sampled rewards are lucky.
 
-    start: the first state, or a function start(random). steps_alike: whether `step` ignores h.
+    Parameters
+    ----------
+    step
+        `step(state, action, h, random)` returns the next state and the reward. `random` is a numpy
+        generator that depends only on the seed and the episode; a step that uses no other noise
+        gives the same history in every driver. The state after the last step is not used.
+    horizon, states, actions
+        H, S and A.
+    start
+        The first state, or a function start(random).
+    actions_allowed
+        A mask [S, A] or [H, S, A].
+    reward_range
+        The smallest and the largest reward of a step.
+    optimal_value
+        The value of an optimal policy per episode, if you know it.
+    steps_alike
+        Whether `step` ignores h.
+    name
+        The name of the problem.
     """
 
     knows_regret = True

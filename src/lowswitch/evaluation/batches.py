@@ -40,9 +40,20 @@ class Batches:
 class Contrast:
     """How much more one arm pays than another in a state, on average per case.
 
-    bols: batched least squares (Zhang, Janson, Murphy 2020). adaptive: adaptively weighted doubly
-    robust (Hadad et al. 2021). plain: the difference of means, whose interval is too short after
-    adaptive batches.
+    Attributes
+    ----------
+    state
+        The state.
+    first, second
+        The two arms.
+    bols
+        Batched least squares (Zhang, Janson, Murphy 2020).
+    adaptive
+        Adaptively weighted doubly robust (Hadad et al. 2021).
+    plain
+        The difference of means, whose interval is too short after adaptive batches.
+    batches
+        The number of batches in which both arms were played at least twice.
     """
 
     state: int
@@ -51,7 +62,7 @@ class Contrast:
     bols: Estimate
     adaptive: Estimate
     plain: Estimate
-    batches: int  # in which both arms were played at least twice
+    batches: int
 
     def __str__(self) -> str:
         where = f"state {self.state}: arm {self.first} less arm {self.second}"
@@ -61,10 +72,20 @@ class Contrast:
 def compare_arms(data: Batches, *, confidence: float = 0.95) -> list[Contrast]:
     """Intervals for the difference of each pair of arms, valid although batches learned.
 
-    Each interval holds at `confidence` for its own pair; for all pairs of a run together, divide
-    1 - `confidence` by their number. `bols` also holds if the mean of all arms moves from batch to
-    batch; `adaptive` does not need many cases in each batch. A pair that was never played gets an
-    infinite interval.
+    `bols` also holds if the mean of all arms moves from batch to batch; `adaptive` does not need
+    many cases in each batch. A pair that was never played gets an infinite interval.
+
+    Parameters
+    ----------
+    data
+        The `Batches`.
+    confidence
+        Each interval holds at this confidence for its own pair. For all pairs of a run together,
+        divide 1 - `confidence` by their number.
+
+    See Also
+    --------
+    logged_batches
     """
     z = normal_quantile(require_fraction("confidence", confidence, "0.95 is usual"))
     actions, rewards, batches, states, laws = _checked(data)

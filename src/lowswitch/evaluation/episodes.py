@@ -21,10 +21,18 @@ _ROUNDING = 1e-6  # of the sum of probabilities
 class Episodes:
     """Logged episodes: states, actions, rewards, and the probability of each action.
 
-    propensities: the probability of each action, given the episode up to it. If one policy of a
-    mixture is drawn for a whole episode, `mixture_propensities` computes them; a product of shares
-    by step would be wrong. An episode that ended early has the action -1 and the reward 0 after its
-    end. left_out: the number of episodes in the source that could not be used.
+    An episode that ended early has the action -1 and the reward 0 after its end.
+
+    Parameters
+    ----------
+    states, actions, rewards
+        [n, H].
+    propensities
+        The probability of each action, given the episode up to it, [n, H] in (0, 1], or None. If
+        one policy of a mixture is drawn for a whole episode, `mixture_propensities` computes them;
+        a product of shares by step would be wrong.
+    left_out
+        The number of episodes in the source that could not be used.
     """
 
     states: Any  # [n, H]
@@ -72,9 +80,17 @@ def mixture_propensities(tables: Any, states: Any, actions: Any, shares: Any = N
     """The probability of each action, given the episode up to it, if one table plays an episode.
 
     It is the weight of the tables that agree with the actions through this step, divided by the
-    weight of the tables that agree up to the step before. tables: [members, H, S]; states, actions:
-    [n, H]; shares: [members], the probability of each table, by default equal. An action that no
-    table plays has the propensity 0.
+    weight of the tables that agree up to the step before. An action that no table plays has the
+    propensity 0.
+
+    Parameters
+    ----------
+    tables
+        [members, H, S].
+    states, actions
+        [n, H].
+    shares
+        [members], the probability of each table, by default equal.
     """
     tables, states, actions = np.asarray(tables), np.asarray(states), np.asarray(actions)
     weights = np.full(len(tables), 1 / len(tables)) if shares is None else np.asarray(shares)

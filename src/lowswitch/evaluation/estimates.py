@@ -41,13 +41,36 @@ class Samples(NamedTuple):
 class Evaluation:
     """The value of a policy per episode, estimated in four ways from a log of other policies.
 
-    ips: inverse propensity, unbiased; with several steps each reward has the weight of the actions
-    up to its own step. snips: the same with weights that sum to 1 at each step, which varies less
-    and has a bias that vanishes. dr: doubly robust, unbiased, with a model that is fitted on other
-    folds of the log. model: the fitted model alone, which needs no propensities; it is right only
-    if the model is, and for tables that means that the states tell all that matters. logged: the
-    rewards of the log itself. share: the mean weight of whole episodes, which is 1 if the log could
-    have played everything that the policy plays.
+    Attributes
+    ----------
+    ips
+        Inverse propensity, unbiased; with several steps each reward has the weight of the actions
+        up to its own step.
+    snips
+        The same with weights that sum to 1 at each step, which varies less and has a bias that
+        vanishes.
+    dr
+        Doubly robust, unbiased, with a model that is fitted on other folds of the log.
+    model
+        The fitted model alone, which needs no propensities; it is right only if the model is, and
+        for tables that means that the states tell all that matters.
+    logged
+        The rewards of the log itself.
+    share
+        The mean weight of whole episodes, which is 1 if the log could have played everything that
+        the policy plays.
+    samples
+        The number of samples.
+    effective
+        How many samples of equal weight would say as much.
+    tail
+        Pareto k of the weights: above 0.8 a few of them decide.
+    confidence
+        The confidence of the intervals.
+    behaviour
+        Where the propensities come from: "logged", or "estimated".
+    rare
+        Heavy samples over the squared skewness of the rewards; see `rarity`.
     """
 
     ips: Estimate
@@ -57,11 +80,11 @@ class Evaluation:
     logged: Estimate
     share: Estimate
     samples: int
-    effective: float  # how many samples of equal weight would say as much
-    tail: float  # Pareto k of the weights: above 0.8 a few of them decide
+    effective: float
+    tail: float
     confidence: float
-    behaviour: str = "logged"  # where the propensities come from: "logged", or "estimated"
-    rare: float = math.inf  # heavy samples over the squared skewness of the rewards; see `rarity`
+    behaviour: str = "logged"
+    rare: float = math.inf
 
     @classmethod
     def of(cls, samples: Samples, confidence: float, behaviour: str = "logged") -> Evaluation:

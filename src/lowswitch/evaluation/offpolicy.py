@@ -22,15 +22,35 @@ def evaluate(
 ) -> Evaluation:
     """The value of a policy per episode, from a log of any other policies.
 
-    With a `Log` of contexts, the policy is a `LinearPolicy` of one step. With `Episodes`, it is a
-    table of actions [H, S], a mixture [members, H, S] of which each episode plays one, or
-    probabilities [H, S, A]. The policy must not have been learned from this log: of a proposal, use
-    the episodes after `proposal.told`. Then, and if the log has propensities above 0 wherever this
-    policy plays, `ips` and `dr` are without bias. `reliable` says whether to trust the intervals.
+    The policy must not have been learned from this log: for a proposal, use the episodes after
+    `proposal.told`. Then, and if the log has propensities above 0 wherever this policy plays, `ips`
+    and `dr` are without bias. `reliable` says whether to trust the intervals.
 
-    ridge: how strongly the model of rewards is drawn to the mean of the log; only `dr` and `model`
-    use it. behaviour: "logged" takes the propensities of the log; "estimated" counts how often each
-    action was logged in its row, for episodes whose propensities nobody knows.
+    Parameters
+    ----------
+    policy
+        With a `Log` of contexts, a `LinearPolicy` of one step. With `Episodes`, a table of actions
+        [H, S], a mixture [members, H, S] of which each episode plays one, or probabilities [H, S,
+        A].
+    log
+        A `Log` or `Episodes`.
+    confidence
+        The confidence of the intervals.
+    ridge
+        How strongly the model of rewards is drawn to the mean of the log; only `dr` and `model` use
+        it.
+    behaviour
+        "logged" takes the propensities of the log; "estimated" counts how often each action was
+        logged in its row, for episodes with unknown propensities.
+
+    Returns
+    -------
+    Evaluation
+        Four estimates with intervals.
+
+    See Also
+    --------
+    logged_episodes
     """
     level = require_fraction("confidence", confidence, "0.95 is usual")
     ridge = require_positive("ridge", ridge, "1 is usual")

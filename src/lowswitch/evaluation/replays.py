@@ -20,9 +20,16 @@ def replay(learner: FeatureLearner, log: Log) -> Iterator[int]:
 
     Li, Chu, Langford, Wang 2011, Algorithm 2. The log must have chosen all actions with the same
     probability. Then the learner sees data with the law of a real run, which ends when its episodes
-    are told or the log is over. After each told sample this yields its place in the log, so that
-    you can look at the learner and decide on its proposals. On average one sample in A is told, and
-    the others are skipped.
+    are told or the log is over. On average one sample in A is told, and the others are skipped.
+    After each told sample this yields its place in the log, so that you can look at the learner and
+    decide on its proposals.
+
+    Parameters
+    ----------
+    learner
+        A learner with features.
+    log
+        The `Log`.
     """
     shape = learner.shape
     if shape.horizon != 1:

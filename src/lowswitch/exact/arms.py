@@ -24,7 +24,13 @@ _WAY_OUT = 'use fewer episodes or changes; device="gpu" has room for more switch
 
 @dataclass(frozen=True)
 class Arms:
-    """Two or three arms that pay 1 or 0, each with a Beta(successes, failures) prior."""
+    """Two or three arms that pay 1 or 0.
+
+    Parameters
+    ----------
+    priors
+        For each arm the parameters (successes, failures) of its Beta prior.
+    """
 
     priors: tuple[tuple[float, float], ...] = ((1.0, 1.0), (1.0, 1.0))
 

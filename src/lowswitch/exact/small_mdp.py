@@ -24,8 +24,17 @@ _SOBOL = 16  # 2^16 models give the value of an optimal policy
 class SmallMDP:
     """An MDP whose transition laws are unknown and the same at all steps.
 
-    A step that ends in state x earns rewards[x]. Each row (state and action) has the same Dirichlet
-    prior, with `mass` for each successor; 1 is uniform.
+    Parameters
+    ----------
+    states, actions, horizon
+        S, A and H.
+    rewards
+        A step that ends in state x earns rewards[x].
+    start
+        The start state.
+    mass
+        Each row (state and action) has the same Dirichlet prior, with this mass for each successor;
+        1 is uniform.
     """
 
     states: int = 2

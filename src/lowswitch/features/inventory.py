@@ -27,6 +27,13 @@ class Inventory(FeatureProblem):
     the size of the order: up to interpolation, rewards and values to go are linear in them. Regret
     is relative to the best policy that knows the demand. Values are exact for values to go that are
     linear between 201 stocks; integrals over the demand are in closed form.
+
+    Parameters
+    ----------
+    horizon
+        H, the number of periods.
+    knots
+        The number of levels at which the features have their hats.
     """
 
     def __init__(self, *, horizon: int = 10, knots: int = 34) -> None:

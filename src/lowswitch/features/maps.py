@@ -30,8 +30,18 @@ __all__ = ["Features", "fourier", "one_hot", "own", "polynomial", "standardised"
 class Features:
     """A function from an observation to `size` features, or from observations [n, D] to [n, size].
 
-    name: a description in words. recipe: the facts from which `features_from_dict` makes them
-    again, as JSON can hold them.
+    Parameters
+    ----------
+    function
+        The function.
+    size
+        The number of features.
+    name
+        A description in words.
+    inputs
+        D, the number of numbers in an observation.
+    recipe
+        The facts from which `features_from_dict` makes them again, as plain JSON values.
     """
 
     def __init__(
@@ -104,9 +114,14 @@ def features_from_dict(data: dict[str, Any]) -> Features:
 
 
 def standardised(examples: Any, *, constant: bool = True) -> Features:
-    """Observations less their mean over examples [n, D], by their standard deviation.
+    """Observations minus their mean, divided by their standard deviation.
 
-    constant: whether a feature that is always 1 comes first, the intercept.
+    Parameters
+    ----------
+    examples
+        Observations [n, D], for the mean and the deviation.
+    constant
+        Whether a feature that is always 1 comes first, the intercept.
     """
     return _standardised(*_moments(examples), constant)
 
@@ -123,7 +138,15 @@ def _standardised(mean: Any, deviation: Any, constant: bool) -> Features:
 
 
 def polynomial(examples: Any, *, degree: int = 2) -> Features:
-    """All products of at most `degree` standardised numbers, the constant included."""
+    """All products of at most `degree` standardised numbers, the constant included.
+
+    Parameters
+    ----------
+    examples
+        Observations [n, D].
+    degree
+        The largest degree.
+    """
     return _polynomial(*_moments(examples), require_count("degree", degree, most=10))
 
 
@@ -148,7 +171,18 @@ def fourier(examples: Any, *, size: int = 100, scale: float = 1.0, seed: int = 0
     """A constant, the standardised numbers, and `size` random Fourier features of them.
 
     cos(w.z + b) sqrt(2 / size) with w normal of deviation 1 / scale and b uniform: Rahimi, Recht
-    2007. `scale` is how far apart, in standard deviations, observations must be to be different.
+    2007.
+
+    Parameters
+    ----------
+    examples
+        Observations [n, D].
+    size
+        The number of random features.
+    scale
+        How far apart, in standard deviations, observations must be to be different.
+    seed
+        The seed of the random features.
     """
     size = require_count("size", size)
     scale = require_positive("scale", scale, "1 is a standard deviation")
@@ -177,7 +211,13 @@ def _fourier(mean: Any, deviation: Any, waves: Any, phases: Any) -> Features:
 
 
 def one_hot(states: int) -> Features:
-    """A single 1 at the number of a state."""
+    """A single 1 at the number of a state.
+
+    Parameters
+    ----------
+    states
+        The number of states.
+    """
     states = require_count("states", states)
 
     def made(rows: np.ndarray) -> np.ndarray:
@@ -194,9 +234,18 @@ def one_hot(states: int) -> Features:
 
 
 def own(function: Callable[[np.ndarray], Any], *, size: int, inputs: int) -> Features:
-    """Your own function from observations [n, inputs] to features [n, size].
+    """Your own function from observations to features.
 
     A file stores it by module, name and a hash of its source.
+
+    Parameters
+    ----------
+    function
+        A function from [n, inputs] to [n, size].
+    size
+        The number of features.
+    inputs
+        The number of numbers in an observation.
     """
     if not callable(function):
         raise ValueError("function must take observations [n, D] and return features [n, size]")

@@ -35,10 +35,23 @@ __all__ = [
 class LinearBandit(FeatureProblem):
     """Rewards theta.x and normal noise.
 
-    weights: [B, d], a vector for each action where features are shared, else one for all. arms:
-    features [R, d] that are the same in every round; without them the features of each round are
-    fresh, normal numbers of mean square 1 / d. Regret is the difference of mean rewards to the best
-    action in the same context.
+    Regret is the difference of mean rewards to the best action in the same context.
+
+    Parameters
+    ----------
+    weights
+        [B, d]: a vector for each action if features are shared, else one for all.
+    actions
+        The number of actions.
+    shared
+        Whether all actions share the features of a context.
+    noise
+        The standard deviation of the noise.
+    arms
+        Features [R, d] that are the same in every round. Without them, the features of each round
+        are new normal numbers of mean square 1 / d.
+    name
+        The name of the problem.
     """
 
     def __init__(
@@ -92,7 +105,21 @@ def linear_bandit(
     shared: bool = False,
     seed: int = 0,
 ) -> LinearBandit:
-    """Fresh contexts in every round, and vectors of weights of norm 1."""
+    """Fresh contexts in every round, and vectors of weights of norm 1.
+
+    Parameters
+    ----------
+    features
+        d, the number of features.
+    actions
+        The number of actions.
+    noise
+        The standard deviation of the noise.
+    shared
+        Whether all actions share the features of a context.
+    seed
+        The seed of the weights.
+    """
     shape = Shape.of(1, features, actions, shared)
     generator = np.random.default_rng(require_seed(seed))
     weights = generator.normal(size=(shape.blocks, shape.features))
@@ -105,7 +132,19 @@ def linear_bandit(
 def fixed_arms(
     *, arms: int = 50, features: int = 10, noise: float = 0.5, seed: int = 0
 ) -> LinearBandit:
-    """`arms` arms whose features are the same in every round, unit vectors like the weights."""
+    """`arms` arms whose features are the same in every round, unit vectors like the weights.
+
+    Parameters
+    ----------
+    arms
+        The number of arms.
+    features
+        d, the number of features.
+    noise
+        The standard deviation of the noise.
+    seed
+        The seed of features and weights.
+    """
     shape = Shape.of(1, features, arms, False)
     generator = np.random.default_rng(require_seed(seed))
     rows = generator.normal(size=(1 + shape.actions, shape.features))
@@ -116,10 +155,20 @@ def fixed_arms(
 
 
 class Classification(FeatureProblem):
-    """A data set turned bandit: an example is drawn, a class is guessed, and 1 is paid if right.
+    """A data set turned into a bandit: an example is drawn, a class is guessed, and a right guess
+    earns 1.
 
-    Regret is the number of wrong guesses: it is against always guessing right, which no policy on
-    these features may be able to.
+    Regret is the number of wrong guesses: it is measured against always guessing right, which no
+    policy on these features may be able to do.
+
+    Parameters
+    ----------
+    examples
+        [n, d].
+    labels
+        [n], whole numbers from 0.
+    name
+        The name of the problem.
     """
 
     def __init__(self, examples: Any, labels: Any, *, name: str = "classification") -> None:
@@ -145,12 +194,30 @@ class Classification(FeatureProblem):
 
 
 def classification(examples: Any, labels: Any, *, name: str = "classification") -> Classification:
-    """Examples [n, d] and labels [n], whole numbers from 0, as a bandit with an arm a label."""
+    """Examples and labels as a bandit with one arm per label.
+
+    Parameters
+    ----------
+    examples
+        [n, d].
+    labels
+        [n], whole numbers from 0.
+    name
+        The name of the problem.
+    """
     return Classification(examples, labels, name=name)
 
 
 def inventory(*, horizon: int = 10, knots: int = 34) -> Inventory:
-    """Continuous stock that is ordered for; see `Inventory`."""
+    """Continuous stock that is ordered for; see `Inventory`.
+
+    Parameters
+    ----------
+    horizon
+        The number of periods.
+    knots
+        The number of levels of the stock at which the features have their hats.
+    """
     return Inventory(horizon=horizon, knots=knots)
 
 
@@ -158,9 +225,18 @@ def inventory(*, horizon: int = 10, knots: int = 34) -> Inventory:
 
 
 class LinearMDP(FeatureProblem):
-    """A TabularMDP whose learner sees features [S, A, d], or [S, d] that all actions share.
+    """A TabularMDP whose learner sees features.
 
     Regret is exact: the optimal value minus the value of the deployed mixture, under the start law.
+
+    Parameters
+    ----------
+    mdp
+        The problem.
+    features
+        [S, A, d], or [S, d] if all actions share them.
+    name
+        The name of the problem.
     """
 
     def __init__(self, mdp: TabularMDP, features: Any, *, name: str = "linear MDP") -> None:
@@ -219,6 +295,19 @@ def linear_mdp(
     """Laws and rewards that are linear in features on the simplex: Jin et al. 2020, Example 2.2.
 
     P(y | x, a) = sum_j phi_j(x, a) mu_j(y), r(x, a) = phi(x, a).w, rewards are 0 or 1.
+
+    Parameters
+    ----------
+    features
+        d, the number of features.
+    states
+        S.
+    actions
+        A.
+    horizon
+        H.
+    seed
+        The seed of the laws and rewards.
     """
     given = {"features": features, "states": states, "actions": actions}
     features, states, actions = (require_count(name, count) for name, count in given.items())
@@ -234,7 +323,15 @@ def linear_mdp(
 
 
 def one_hot(mdp: TabularMDP, *, name: str = "one-hot") -> LinearMDP:
-    """A table as features: a vector for each state with a single 1, which all actions share."""
+    """A table as features: a vector for each state with a single 1, which all actions share.
+
+    Parameters
+    ----------
+    mdp
+        The problem.
+    name
+        The name of the problem.
+    """
     return LinearMDP(mdp, np.eye(require_mdp(mdp).states), name=name)
 
 

@@ -40,7 +40,14 @@ class Logged(NamedTuple):
 def problem_of_size(size: Size, seed: int, allowed: np.ndarray | None = None) -> TabularMDP:
     """Draw a problem from the planner's prior over problems of a size: see `_parts`.
 
-    allowed: a mask [H, S, A] of the allowed actions, by default all of them.
+    Parameters
+    ----------
+    size
+        (H, S, A).
+    seed
+        The seed.
+    allowed
+        A mask [H, S, A] of the allowed actions, by default all of them.
     """
     return TabularMDP(**_parts(size, seed), actions_allowed=allowed)
 

@@ -1,7 +1,7 @@
 """A learner behind a board: tickets, reports, proposals and decisions, in a database.
 
-Make a ledger with `Ledger.create`, open it with `Ledger.open`. `Client` is for one that is served
-elsewhere.
+Create a ledger with `Ledger.create` and open it with `Ledger.open`. `Client` talks to a ledger that
+another machine serves.
 """
 
 from lowswitch.ledger.client import Client, Played, Spooled

@@ -1,4 +1,4 @@
-"""Which database an address means, and what of an address may be shown."""
+"""Find the database behind an address, and hide secrets when an address is shown."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ _NO_FILE = re.compile(r"[a-z][\w+.-]+:/|[^/@]+:[^/@]*@|(?![./]).*\bpassword\s*="
 def store_at(
     address: str | Path, *, create: Sequence[Event] | None = None, read_only: bool = False
 ) -> Store:
-    """The database at an address: PostgreSQL, or SQLite in a file.
+    """Open the database at an address: PostgreSQL, or SQLite in a file.
 
-    create: the first events of one that is made, whole or not at all.
+    create: the first events of a new ledger. The database is created with all of them, or not at
+    all.
     """
     if is_postgres(address):
         if importlib.util.find_spec("psycopg") is None:
@@ -54,20 +55,21 @@ def store_at(
 
 
 def is_postgres(address: str | Path) -> bool:
-    """Whether an address means a database of PostgreSQL."""
+    """Whether the address names a PostgreSQL database."""
     return str(address).startswith(("postgresql://", "postgres://"))
 
 
 def has_password(address: str | Path) -> bool:
-    """Whether a password stands in the address of a database, where others can read it."""
+    """Whether the address contains a password, where others can read it."""
     found = _URL.fullmatch(str(address)) if is_postgres(address) else None
     return found is not None and bool(found["secret"] or "password" in (found["query"] or ""))
 
 
 def file_of(address: str | Path) -> Path:
-    """The file that an address means.
+    """The file named by an address.
 
-    What is meant for a database is refused and not repeated: a password may be in it.
+    An address of a database is refused and not repeated in the message, because it may contain a
+    password.
     """
     if _NO_FILE.match(str(address)):
         raise NotALedgerError(
@@ -78,9 +80,9 @@ def file_of(address: str | Path) -> Path:
 
 
 def printable(address: str | Path) -> str:
-    """An address as it may be shown: without its password, and without options that may hold one.
+    """The address without its password and without options that may contain one.
 
-    Of an address that cannot be read nothing is shown that may be part of a password.
+    If the address cannot be parsed, every part that may belong to a password is left out.
     """
     text = str(address)
     found = _URL.fullmatch(text)
@@ -97,14 +99,14 @@ def printable(address: str | Path) -> str:
 
 
 def printable_text(text: str) -> str:
-    """A text in which addresses may stand, each as it may be shown."""
+    """Replace every address in a text by its printable form."""
     return _IN_TEXT.sub(lambda found: printable(found[0]), text)
 
 
 def is_readable(address: str) -> bool:
     """Whether an address with a scheme is well formed.
 
-    Of one that is not, libpq takes a part of the password for a host, a port or a database, and
+    libpq takes part of the password in a malformed address for a host, a port or a database, and
     names it in its error.
     """
     return _URL.fullmatch(address) is not None

@@ -1,9 +1,8 @@
-"""Signed heads of a ledger, to be kept where nobody who can write to its database can write.
+"""Signed heads of a ledger, stored where nobody who can write to the database can write.
 
-A chain of hashes says that nothing in it was changed by halves. Somebody who can rewrite the whole
-of it can compute all hashes anew, cut off its end, or put an older copy in its place. What they
-cannot do is to change what others wrote down before: the number and the hash of an event, with the
-server's signature.
+A chain of hashes reveals a partial change. Somebody who can rewrite the whole record can compute
+all hashes again, truncate it, or replace it by an older copy. They cannot change the notes that
+others made before: the number and the hash of an event, with the server's signature.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _SECONDS = 30  # for a post
 
 
 class Known(NamedTuple):
-    """Something that was once on record, as somebody outside knows it."""
+    """A fact about the record that somebody outside has noted."""
 
     seq: int | None  # the number of the event, if it is known
     hash: str
@@ -38,7 +37,7 @@ class Known(NamedTuple):
 
 
 class Anchor(NamedTuple):
-    """The heads of a ledger at some time, signed."""
+    """The heads of a ledger at one time, signed."""
 
     run: str  # the hash of its first event
     seq: int
@@ -50,11 +49,11 @@ class Anchor(NamedTuple):
 
     @property
     def text(self) -> bytes:
-        """What is signed."""
+        """The text that is signed."""
         return canonical(self._replace(signature="")._asdict()).encode()
 
     def known(self) -> list[Known]:
-        """What must be on record if this is true."""
+        """The facts that must be on record if this anchor is genuine."""
         source = f"the anchor of {self.time}"
         found = [Known(1, self.run, source), Known(self.seq, self.head, source)]
         seq, head = self.access
@@ -74,7 +73,7 @@ def key_beside(address: str | Path) -> Path:
 
 
 def signing_key(path: Path) -> Any:
-    """The key in a file, which is made if there is none, for its owner's eyes alone."""
+    """Read the key in a file. A missing key is created, readable by its owner only."""
     serialization, ed25519 = _cryptography()
     if not path.exists():
         made = ed25519.Ed25519PrivateKey.generate()
@@ -95,7 +94,7 @@ def signing_key(path: Path) -> Any:
 
 
 def anchored(store: Store, key: Any) -> Anchor:
-    """The heads of a ledger as they are now, signed."""
+    """The current heads of a ledger, signed."""
     public = key.public_key().public_bytes_raw().hex()
     seq, head = store.head()
     time = datetime.now(UTC).isoformat(timespec="seconds")
@@ -104,7 +103,7 @@ def anchored(store: Store, key: Any) -> Anchor:
 
 
 def is_signed(anchor: Anchor) -> bool:
-    """Whether the signature of an anchor is by its own key."""
+    """Whether an anchor was signed with the key it names."""
     _, ed25519 = _cryptography()
     from cryptography.exceptions import InvalidSignature
 
@@ -134,9 +133,10 @@ def line_of(anchor: Anchor) -> str:
 
 
 def append(path: Path, anchor: Anchor, store: Store) -> None:
-    """Add an anchor to a file, on the disk when this returns.
+    """Append an anchor to a file and flush it to the disk.
 
-    Nothing is added if the ledger contradicts what is in the file, or if another key signed that.
+    Nothing is appended if the ledger contradicts the file, or if another key signed the earlier
+    anchors.
     """
     if path.exists():
         for before in read_anchors(path):
@@ -158,7 +158,7 @@ def append(path: Path, anchor: Anchor, store: Store) -> None:
 
 
 def _require_on_record(before: Anchor, anchor: Anchor, store: Store) -> None:
-    """The event of an earlier anchor is still what it was, without a replay."""
+    """Check, without a replay, that the event of an earlier anchor is unchanged."""
     stored = store.event(before.seq)[2] if before.seq <= anchor.seq else None
     if (before.run, before.head) != (anchor.run, stored):
         raise DamagedError(
@@ -200,9 +200,9 @@ def read_anchors(path: Path) -> Iterator[Anchor]:
 
 
 def trusted(path: str | Path, key: str | None = None) -> list[Known]:
-    """What the anchors of a file say, if all are signed with one key.
+    """The facts in a file of anchors, if one key signed all of them.
 
-    key: the public key, in hex; by default the one that the first anchor names.
+    key: the public key in hex; by default the key that the first anchor names.
     """
     found = list[Known]()
     for number, anchor in enumerate(read_anchors(Path(path)), start=1):

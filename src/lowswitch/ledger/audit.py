@@ -1,4 +1,4 @@
-"""Verify: replay everything from the start, and compare with that all else that is known."""
+"""Verify a ledger: replay it from the start and compare the result with everything else known."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _COMPARE = (
 def verify(
     ledger: Reading, *, known: Sequence[Known] = (), progress: bool | None = None
 ) -> Verdict:
-    """Replay a ledger, and compare with it all else that is stored, and what others know of it."""
+    """Replay a ledger and compare it with its tables, its snapshots and the notes of others."""
     store = ledger.store
     known = [*known, *_earlier(ledger)]
     walk, head, remedy = _Walk(ledger.events, known), "", _RESTORE
@@ -93,7 +93,7 @@ def _earlier(ledger: Reading) -> Iterator[Known]:
 def verify_export(
     path: str | Path, *, known: Sequence[Known] = (), progress: bool | None = None
 ) -> Verdict:
-    """Replay events that were exported, without their database."""
+    """Replay exported events, without their database."""
     found = Exported(path)
     walk = _Walk(found.events, known)
     try:
@@ -105,7 +105,7 @@ def verify_export(
 
 
 class _Walk:
-    """A replay, and what it says of everything that is stored beside the events."""
+    """A replay, and the values it implies for everything stored beside the events."""
 
     def __init__(self, read: Callable[[int], Iterable[Event]], known: Sequence[Known] = ()) -> None:
         self.read, self.replay = read, Corrections(read)
@@ -124,7 +124,7 @@ class _Walk:
         return 0 if self.state is None else self.state.seq
 
     def through(self, total: int, bound: dict[int, bool], progress: bool | None) -> None:
-        """Take in the events up to a number, and see that no more had to follow."""
+        """Replay the events up to a number, and check that no other event had to follow."""
         with Progress(max(1, total), unit="events", show=progress, label="verify") as bar:
             for event in self._up_to(total):
                 self.take(event, bound)
@@ -140,7 +140,9 @@ class _Walk:
             yield event
 
     def take(self, event: Event, bound: dict[int, bool]) -> None:
-        """Take in the next event; bound: which events have a snapshot, and whether it is bound."""
+        """Replay the next event; bound: which events have a snapshot, and whether it is bound to
+        the chain.
+        """
         before = "" if self.state is None else self.state.time
         if self.state is None:
             self.state = _first(event)
@@ -156,7 +158,7 @@ class _Walk:
         self.state.changed.clear()
 
     def _check_time(self, event: Event, before: str) -> None:
-        """A time is a time, and does not go backwards, which earlier versions did not prevent."""
+        """Check that a time is valid and does not go back, which earlier versions allowed."""
         wrong = why_no_time(event.time, before)
         if wrong and not self.is_ordered and why_no_time(event.time, "") is None:
             self.backwards += 1
@@ -181,7 +183,7 @@ class _Walk:
             self.reports[payload["number"]] = event.seq
 
     def _check_amended(self, event: Event) -> None:
-        """An amendment says what it stands for as it was."""
+        """Check that an amendment repeats the report that it corrects."""
         payload, number = event.payload, event.payload["number"]
         gone = (MISSING, REFUSED)
         said = payload["instead"], payload["version"], payload["was"] in gone
@@ -190,7 +192,7 @@ class _Walk:
             raise BrokenError(event.seq, "it says something else of the report that it corrects")
 
     def end(self, total: int) -> None:
-        """Say what is missing after the last of so many events."""
+        """Report what is missing after event number `total`, which should be the last."""
         if self.state is None:
             raise BrokenError(1, "it is not there")
         if self.state.expected() is not None:
@@ -207,7 +209,7 @@ class _Walk:
         return StoredTicket(number, ticket, site, request, version, status, asked, report)
 
     def verdict(self, total: int, head: str, more: str) -> Verdict:
-        """That everything is whole."""
+        """The verdict that everything is intact."""
         if self.backwards:
             more += f"; {counted(self.backwards, 'time', 'goes', 'go')} backwards"
         what = f"all {total:,} events are whole and lead to this state{more}"
@@ -220,7 +222,7 @@ class _Walk:
 
 
 class _Outside:
-    """What somebody outside knows of a chain, compared with it event by event."""
+    """Facts that somebody outside knows about a chain, compared event by event."""
 
     def __init__(self, known: Sequence[Known]) -> None:
         self.numbered: dict[int, list[Known]] = {}
@@ -232,7 +234,7 @@ class _Outside:
 
     @property
     def words(self) -> str:
-        """What it was compared with."""
+        """What the chain was compared with, in words."""
         outside = [one for one in self.agreed.items() if one[0] != _EARLIER]
         if not outside:
             return _NOT_ANCHORED
@@ -241,7 +243,7 @@ class _Outside:
         return f"{source}, at event {seq:,}" + (f", and {more:,} more" if more else "")
 
     def see(self, event: Event) -> None:
-        """Compare an event with what is known of it."""
+        """Compare an event with the facts known about it."""
         for one in self.numbered.pop(event.seq, ()):
             if one.hash != event.hash:
                 raise ContradictedError(
@@ -254,7 +256,7 @@ class _Outside:
             self.agreed[self.hashes.pop(event.hash).source] = event.seq
 
     def end(self, total: int) -> None:
-        """Everything that is known was seen."""
+        """Check that every known fact was seen."""
         for seq, (one, *_) in sorted(self.numbered.items()):
             raise ContradictedError(
                 total + 1,
@@ -282,9 +284,9 @@ def _first(event: Event) -> State:
 
 
 def _compare_snapshots(ledger: Reading, snapshots: list[Snapshot], walk: _Walk) -> str:
-    """Each snapshot holds the state that the events lead to; say which ones are not used.
+    """Compare each snapshot with the state that the events lead to, and list the unused ones.
 
-    That is no error: another version wrote them, or one that did not bind them to the chain.
+    An unused snapshot is not an error: another version wrote it, or it is not bound to the chain.
     """
     unused = ""
     for snapshot in snapshots:
@@ -313,7 +315,7 @@ def _compare_snapshots(ledger: Reading, snapshots: list[Snapshot], walk: _Walk) 
 
 
 def _read_again(ledger: Reading, snapshot: Snapshot, bound: bool) -> str | None:
-    """What a snapshot is compared by, or None if this version cannot read it."""
+    """The value that a snapshot is compared by, or None if this version cannot read it."""
     state = state_of(snapshot, ledger.terms)
     try:
         return None if state is None else compared(state, bound=bound)
@@ -322,10 +324,10 @@ def _read_again(ledger: Reading, snapshot: Snapshot, bound: bool) -> str | None:
 
 
 def _compare_tickets(ledger: Reading, walk: _Walk) -> None:
-    """Every column of every ticket is what the events say.
+    """Compare every column of every ticket with the events.
 
-    What can change, which is the status, the report and new rows, is compared unless somebody has
-    gone on since.
+    The status, the report and new rows may change. They are compared unless somebody has written
+    since.
     """
     number, changed = 0, None
     for stored in ledger.store.all_tickets():
@@ -357,14 +359,14 @@ def _not_stored(ticket: StoredTicket) -> BrokenError:
 
 
 def _count_events(ledger: Reading, walk: _Walk) -> None:
-    """No event is stored without a number, or before the first one, where no walk comes by."""
+    """Check that no event is stored without a number or before the first one."""
     if more := ledger.store.beside():
         rows = counted(more, "more row")
         raise BrokenError(walk.seq, f"the table of events has {rows} under numbers of no event")
 
 
 def _compare_access(ledger: Reading, walk: _Walk, known: Sequence[Known]) -> None:
-    """The events about access follow each other, and are those that others know of."""
+    """Check that the events about access form a chain and contain those that others know of."""
     outside, time, seq = _Outside([one for one in known if one.is_access]), "", 0
     if ledger.store.found < 3:
         if walk.is_ordered:  # it was created with one

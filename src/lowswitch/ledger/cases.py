@@ -23,12 +23,12 @@ class Cases(NamedTuple):
     sites: np.ndarray  # [n]  names
 
     def part(self, chosen: np.ndarray | slice) -> Cases:
-        """Some of them."""
+        """A selection of these cases."""
         return Cases(*(array[chosen] for array in self))
 
 
 class CaseTally(Tally):
-    """How often each action was learned from, site by site, and the newest cases of one step."""
+    """How often each action was learned from, per site, and the newest cases of a one-step run."""
 
     def __init__(self, actions: int, vectors: tuple[int, int]) -> None:
         super().__init__((1, 1, actions))
@@ -63,7 +63,7 @@ class CaseTally(Tally):
         return file.getvalue()
 
     def restore(self, data: bytes) -> CaseTally:
-        """Take over what `to_bytes` wrote."""
+        """Restore the data that `to_bytes` wrote."""
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             counts = Tally.from_bytes(self.shape, file["counts"].tobytes())
             self.__dict__.update(counts.__dict__)

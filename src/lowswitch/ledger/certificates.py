@@ -1,4 +1,4 @@
-"""Whether a run may stop: bounds of the deployed policy, and what a deployment would gain."""
+"""Whether a run may stop: bounds on the deployed policy, and the gain of one more deployment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def certificate(
     learner: Any, terms: TableTerms, within: float | None, probability: float, cost: float | None
 ) -> Certificate:
-    """What a board should know of a `TableLearner` before it goes on."""
+    """The facts about a `TableLearner` that a board needs before it continues."""
     if terms.missing == "optimistic":
         raise LedgerError(
             'this ledger learns the best outcome for a missing report (missing="optimistic"), so'
@@ -75,7 +75,7 @@ def _stop(within: float, gap: float, sure: float) -> str:
 
 
 def _gain(gain: float, interval: tuple[float, float], left: int, cost: float | None) -> str:
-    """What one more deployment would gain, beside its cost."""
+    """The gain of one more deployment, next to its cost."""
     words = (
         f"By the learner's posterior, one more deployment now would gain {gain:.4g} per episode"
         f" (80 %: {interval[0]:.4g} to {interval[1]:.4g}), {gain * left:.4g} over the"

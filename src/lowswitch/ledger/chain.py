@@ -1,8 +1,8 @@
 """A chain of events in a table of its own, beside the events of the run.
 
-Who was given access, who logged in and who failed to is no part of the run: it is not replayed into
-the learner. But it is kept in the same way, each event with the hash of the one before it, so that
-`verify` can say whether something was changed, and an anchor can bind its head.
+Grants of access, logins and failed logins are not part of the run and are not replayed into the
+learner. They are stored in the same way, each event with the hash of the event before it. So
+`verify` detects changes, and an anchor can bind the head.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ RESTORED = "restored"  # the kind of event in it that says how far a restored re
 
 
 class Chain:
-    """The events of a table, which are only ever appended."""
+    """An append-only table of events."""
 
     def __init__(self, store: Store, table: str = ACCESS) -> None:
         self.store, self.table = store, table
 
     def record(self, actor: str, role: str, kind: str, payload: dict[str, Any]) -> Event:
-        """Append an event, inside of a transaction of the store that the caller has begun."""
+        """Append an event, inside a transaction that the caller has begun."""
         rows = self.store.execute(f"{self._select()} ORDER BY seq DESC LIMIT 1")
         seq, previous, time = 0, GENESIS, ""
         if rows:

@@ -56,7 +56,7 @@ class Spooled:
 
 @dataclass(frozen=True)
 class Played:
-    """What `Client.play` did."""
+    """The result of `Client.play`."""
 
     episodes: int
     told: int  # acknowledged by the server when they ended
@@ -65,14 +65,31 @@ class Played:
 
 
 class Client(Remote):
-    """A ledger behind a URL. The token says who you are, so that no method takes `by`.
+    """A ledger behind a URL. The token says who you are, so no method takes `by`.
 
-    spool: a file of this site, for reports that cannot be sent, and for the last policy; without it
-    everything raises `UnreachableError` while the server is away. most_age: for how many seconds
-    the last policy may be followed without news from the server. fallback: the policy [H, S] after
-    that; by default it is the one that was deployed first. One process uses a spool at a time;
-    several threads may use one client. A token that has expired is bridged in the same way, with a
-    `TokenWarning` once a day, which also comes from 14 days before its end on.
+    One process uses a spool at a time; several threads may share one client. While a token is
+    expired, a client with a spool continues as if the server were away. A `TokenWarning` comes once
+    a day, from 14 days before the expiry on.
+
+    Parameters
+    ----------
+    url
+        The address of the service.
+    token
+        The token.
+    spool
+        A local file for reports that cannot be sent and for the last policy. Without it, every call
+        raises `UnreachableError` while the server is away.
+    most_age
+        For how many seconds the last policy may be followed without contact.
+    fallback
+        The policy [H, S] after that, by default the initial policy.
+    timeout
+        How many seconds to wait for an answer.
+
+    See Also
+    --------
+    Ledger
     """
 
     def __init__(
@@ -97,7 +114,9 @@ class Client(Remote):
         self.clock: Callable[[], float] = time.time
 
     def close(self) -> None:
-        """Let go of the connection and the spool; what waits in it goes out the next time."""
+        """Close the connection and the spool. Waiting reports are sent by the next client that uses
+        it.
+        """
         with self._lock:
             self._connection.close()
             if self._spool is not None:
@@ -112,15 +131,26 @@ class Client(Remote):
     # ---- sites -----------------------------------------------------------------------------------
 
     def ask(self, request: str) -> Issued:
-        """A ticket to play one episode; the same request always gets the same one.
+        """A ticket to play one episode; the same request always gets the same ticket.
 
-        While the server is away the ticket is a promise: its name begins with "later:", and its
-        policy is the last one that came, or the fallback, which has version 0.
+        While the server is away, the ticket is a promise: its name begins with "later:", and its
+        policy is the last one received, or the fallback, which has version 0.
+
+        Parameters
+        ----------
+        request
+            Your own name for the episode.
         """
         return self.ask_many([request])[0]
 
     def ask_many(self, requests: Sequence[str]) -> list[Issued]:
-        """A ticket for each of these requests."""
+        """A ticket for each of these requests.
+
+        Parameters
+        ----------
+        requests
+            Your own names for the episodes.
+        """
         for request in requests:
             if (why := why_no_text("request", request)) is not None:
                 raise LedgerError(why)  # also while the server is away and cannot say so
@@ -153,7 +183,7 @@ class Client(Remote):
         return found
 
     def _answers(self, requests: Sequence[str]) -> list[Issued | LedgerError]:
-        """Ask; one request that cannot even be read does not keep the others from being heard."""
+        """Send requests. An unreadable request is refused alone, the others are answered."""
         try:
             answers = self._posted("/api/ask", requests=list(requests))
         except (AccessError, UnreachableError):
@@ -179,7 +209,7 @@ class Client(Remote):
         return answers
 
     def _issued(self, facts: dict[str, Any]) -> Issued:
-        """A ticket; a policy that is too large to come with it is fetched once."""
+        """A ticket. A policy that is too large to come with it is fetched once."""
         if facts["policy"] is None:
             has_rows = "states" in self._known_terms()
             member = facts["member"] if has_rows else None
@@ -187,15 +217,24 @@ class Client(Remote):
         return issued_of(facts)
 
     def _known_terms(self) -> dict[str, Any]:
-        """What the run declared, which never changes."""
+        """The declaration of the run, which never changes."""
         if not self._declared:
             self._declared = self.terms()
         return self._declared
 
     def act(self, ticket: str, context: Any, *, step: Any = 0) -> Choice:
-        """The action of a ticket in a context, which the server works out, and its propensity.
+        """The action of a ticket in a context and its propensity, computed by the server.
 
-        A ticket that `ask` gave has a method `act` of its own, which needs no server.
+        A ticket that `ask` returned has its own method `act`, which needs no server.
+
+        Parameters
+        ----------
+        ticket
+            The ticket, or its name.
+        context
+            The features of the case.
+        step
+            The step, from 0.
         """
         vector = np.asarray(context).tolist()
         found = self._post("/api/act", ticket=ticket, context=vector, step=step)
@@ -212,11 +251,23 @@ class Client(Remote):
         ended: str = "whole",
         propensities: Any = None,
     ) -> Told | Spooled:
-        """Report what came of a ticket; it is on a disk, there or here, when this returns.
+        """Report the outcome of a ticket. It is on a disk, there or here, when this returns.
 
-        Another report of a ticket whose first report still waits here is a `ConflictError`, as it
-        is on the server: the first one is kept. propensities: with features, how probable the
-        actions were; needed if they were chosen while the server was away.
+        Parameters
+        ----------
+        ticket
+            The ticket, or its name.
+        states, actions, rewards, ended
+            As in `Ledger.tell`.
+        propensities
+            With features, the probability of each action; needed if the actions were chosen while
+            the server was away.
+
+        Raises
+        ------
+        ConflictError
+            If another report of the ticket still waits here. The first one is kept, as on the
+            server.
         """
         report = {"ticket": ticket, "states": states, "actions": actions, "rewards": rewards}
         report |= {} if propensities is None else {"propensities": propensities}
@@ -226,9 +277,19 @@ class Client(Remote):
         return answer
 
     def tell_many(self, reports: Sequence[dict[str, Any]]) -> list[Told | Spooled | LedgerError]:
-        """Report on many tickets: for each the answer, or why it is refused.
+        """Report on many tickets.
 
-        The report of an episode that was played without a ticket has its actions.
+        The report of an episode without a ticket must contain its actions.
+
+        Parameters
+        ----------
+        reports
+            For each ticket, the arguments of `tell` by name.
+
+        Returns
+        -------
+        list
+            For each report its receipt, or the error that refused it.
         """
         given = [plain(report) for report in reports]
         answers = iter(self._tell([report for report in given if not _lacks_actions(report)]))
@@ -258,9 +319,10 @@ class Client(Remote):
     def _keep_and_send(
         self, spool: Spool, reports: list[dict[str, Any]], **facts: Any
     ) -> list[Told | Spooled | LedgerError | None]:
-        """Put reports into the spool and send all that waits.
+        """Put reports into the spool and send everything that waits.
 
-        None stands for a report that is not kept, because another one of its ticket waits.
+        The result is None for a report that is not stored because another report of its ticket
+        waits.
         """
         numbers = spool.add(reports, **facts)
         answers: dict[int, Told | LedgerError] = {}
@@ -278,7 +340,7 @@ class Client(Remote):
         ]
 
     def _send(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
-        """Send reports; one that cannot even be read does not keep the others from being sent."""
+        """Send reports. An unreadable report is refused alone, and the others are still sent."""
         try:
             answers = self._posted("/api/tell", reports=list(reports))
         except (AccessError, UnreachableError):
@@ -295,11 +357,11 @@ class Client(Remote):
         ]
 
     def flush(self) -> dict[int, Told | LedgerError]:
-        """Send what waits in the spool; return the answers by the numbers of the spool.
+        """Send the waiting reports; return the answers by their numbers in the spool.
 
-        First all promised tickets are asked for, in the order of their episodes, as far as the site
-        may have open tickets; the rest follow once reports are settled. Reports that the server
-        will not have are kept, see `refused`.
+        First, all promised tickets are requested in the order of their episodes, up to the site's
+        limit of open tickets; the rest follow once reports are settled. Refused reports are kept:
+        see `refused`.
         """
         found: dict[int, Told | LedgerError] = {}
         with self._lock:
@@ -319,9 +381,9 @@ class Client(Remote):
         return {number: one for number, one in found.items() if not isinstance(one, _LATER_ON)}
 
     def _with_ticket(self, spool: Spool, one: Waiting, tickets: dict[str, str]) -> Waiting | None:
-        """A report with its ticket, also if its episode was played without one.
+        """A report with its ticket, even if the episode was played without one.
 
-        None if there is no ticket for it, as when all tickets of the run are issued.
+        None if it gets no ticket, for example because all tickets of the run are issued.
         """
         name = one.report["ticket"]
         if not name.startswith(_LATER):
@@ -343,9 +405,10 @@ class Client(Remote):
         return one._replace(report=one.report | {"ticket": ticket})
 
     def _sort_out(self, spool: Spool, answers: dict[int, Told | LedgerError]) -> bool:
-        """Forget what is acknowledged and mark what is refused; whether the rest must wait.
+        """Remove acknowledged reports and mark refused ones; return whether the rest must wait.
 
-        What a frozen run or a full disk does not take now stays as it is, and goes out later.
+        Reports that a frozen run or a full disk cannot take now stay in the spool and are sent
+        later.
         """
         wait = False
         for number, answer in answers.items():
@@ -360,8 +423,8 @@ class Client(Remote):
     def _keep_promises(self, spool: Spool, tickets: dict[str, str]) -> set[str]:
         """Ask for the tickets that were promised; return the requests that must still wait.
 
-        They wait where the site has as many open tickets as it may have. What is refused for any
-        other reason is refused with its report.
+        Requests wait while the site has its maximum of open tickets. A request that is refused for
+        another reason is refused with its report.
         """
         while promised := spool.promised():
             some = promised[:_AT_ONCE]
@@ -381,11 +444,11 @@ class Client(Remote):
         return len(self._require_spool().waiting())
 
     def refused(self) -> list[tuple[dict[str, Any], str]]:
-        """The reports that the server will not have, with the reasons."""
+        """The reports that the server refused, with the reasons."""
         return [(one.report, one.refused or "") for one in self._require_spool().refused()]
 
     def forget_refused(self) -> int:
-        """Drop these reports once somebody has looked at them; return how many there were."""
+        """Delete the refused reports once somebody has read them; return how many there were."""
         with self._lock:
             return self._require_spool().forget_refused()
 
@@ -397,12 +460,12 @@ class Client(Remote):
         return self._spool
 
     def _require_try(self) -> None:
-        """Do not knock all the time at a door that was closed a moment ago."""
+        """Pause between attempts after a failure, to spare an unreachable server."""
         if time.monotonic() < self._retry_at:
             raise UnreachableError(self.trouble or "the server was away a moment ago")
 
     def _away(self, error: LedgerError | None = None) -> None:
-        """Wait before the next try, longer each time; calls during the pause do not prolong it."""
+        """Wait longer before each further attempt. Calls during the pause do not prolong it."""
         if isinstance(error, TokenExpiredError):
             goes_on = "reports wait in the spool, and the last policy is followed, until you do"
             self._warn(f"{error}; {goes_on}")
@@ -422,14 +485,14 @@ class Client(Remote):
             self.trouble = None
 
     def _warn(self, says: str) -> None:
-        """Say what is wrong with the token, once a day, and let `trouble` say it all the time."""
+        """Warn about the token once a day, and keep the reason in `trouble`."""
         self.trouble = says
         if self.clock() - self._warned >= _WARN_EVERY:
             self._warned = self.clock()
             warnings.warn(says, TokenWarning, stacklevel=2)
 
     def _remember(self, issued: list[Issued]) -> None:
-        """Keep the newest policy, and the fallback, for the time in which the server is away."""
+        """Store the newest policy and the fallback, for when the server is away."""
         if self._spool is not None and issued:
             if not self._knows_terms:
                 with suppress(*_AWAY):
@@ -443,7 +506,7 @@ class Client(Remote):
                 self._spool.put(policy=facts)
 
     def _promised(self, request: str) -> Issued:
-        """An episode without a ticket, which is on the disk before it begins."""
+        """Begin an episode without a ticket, after noting it on the disk."""
         spool = self._require_spool()
         kept = spool.get("policy")
         if kept is not None and 0 <= self.clock() - kept["time"] <= self.most_age:
@@ -460,7 +523,7 @@ class Client(Remote):
         return issued_of(facts | {"version": version, "policy": policy})
 
     def terms(self) -> dict[str, Any]:
-        """What the run declared; the last that is known while the server is away."""
+        """The declaration of the run; the last known one while the server is away."""
         with self._lock:
             try:
                 found: dict[str, Any] = self._connection.get("/api/terms")
@@ -482,10 +545,21 @@ class Client(Remote):
         seed: int | None = None,
         state: Callable[[Any], int] = int,
     ) -> Played:
-        """Let a Gymnasium environment be played by the deployed policy, and tell what came of it.
+        """Play a Gymnasium environment with the deployed policy, and report the outcomes.
 
-        name: of this series; with a spool a second call goes on where the first one ended, also
-        after a crash. state: the number of the state of an observation.
+        Parameters
+        ----------
+        env
+            The environment.
+        episodes
+            How many episodes.
+        name
+            The name of this series. With a spool, a second call continues where the first one
+            stopped, even after a crash.
+        seed
+            The seed of the environment.
+        state
+            A function from an observation to the number of a state.
         """
         from lowswitch.ledger.site import play
 
@@ -493,7 +567,7 @@ class Client(Remote):
 
 
 def _conflict(ticket: str) -> ConflictError:
-    """What is said of a second report of a ticket while the first one waits."""
+    """The refusal of a second report of a ticket while the first one waits."""
     return ConflictError(
         f"another report of ticket {ticket} waits in the spool, and is kept instead of this one; if"
         " this one is right, an operator can amend it when the server has the other"
@@ -509,8 +583,8 @@ def _is_promised(one: Waiting, promised: set[str]) -> bool:
 def _lacks_actions(report: dict[str, Any]) -> bool:
     """Whether a report leaves its actions to a ticket that was issued after the episode.
 
-    The ticket's policy may be another one than that which was followed. With features this is true
-    of the propensities as well.
+    That ticket may have a policy other than the one that was followed. With features, the
+    propensities are affected too.
     """
     ticket, states = report.get("ticket"), report.get("states")
     later = isinstance(ticket, str) and ticket.startswith(_LATER)
@@ -520,5 +594,5 @@ def _lacks_actions(report: dict[str, Any]) -> bool:
 
 
 def _plain_policy(policy: Any) -> Any:
-    """A policy as JSON can hold it."""
+    """A policy as plain JSON values."""
     return policy.to_dict() if isinstance(policy, LinearPolicy) else np.asarray(policy).tolist()

@@ -1,4 +1,4 @@
-"""One connection to a served ledger: JSON there and back, and errors under their own names."""
+"""One connection to a served ledger: JSON both ways, and errors raised under their own names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AWAY = (408, 429, 500, 502, 503, 504)  # send it again later
 
 
 class Connection:
-    """Keeps a connection open as long as it works, and makes a new one when it does not."""
+    """Keeps a connection open while it works, and reconnects when it fails."""
 
     def __init__(self, url: str, token: str, timeout: float) -> None:
         parts = urlsplit(url if is_readable(url) else "")
@@ -52,23 +52,23 @@ class Connection:
         self.expires: str | None = None  # when the token expires, if the server says: soon
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._open is not None:
             self._open.close()
             self._open = None
 
     def get(self, path: str, **query: Any) -> Any:
-        """What is at an address."""
+        """Fetch an address."""
         asked = urlencode({name: value for name, value in query.items() if value is not None})
         return self._json(self._answer("GET", f"{path}?{asked}" if asked else path, None))
 
     def post(self, path: str, **body: Any) -> Any:
-        """Do something; the same request may be sent twice, and everything here allows that."""
+        """Send a command. It may arrive twice; every command here allows that."""
         text = json.dumps(body, allow_nan=False).encode()
         return self._json(self._answer("POST", path, text))
 
     def read(self, path: str, **query: Any) -> http.client.HTTPResponse:
-        """A long answer, to be read in pieces."""
+        """A long answer, read in pieces."""
         answer, _ = self._answer("GET", f"{path}?{urlencode(query)}", None, whole=False)
         return answer
 
@@ -113,7 +113,7 @@ class Connection:
 
 
 def _raise(status: int, body: bytes) -> None:
-    """The error that an answer tells of."""
+    """Raise the error that an answer describes."""
     try:
         said = json.loads(body)
         raise error_of(said["error"], said["says"], status)
@@ -126,7 +126,7 @@ def _raise(status: int, body: bytes) -> None:
 
 
 def error_of(kind: str, says: str, status: int = 422) -> LedgerError:
-    """The error that a ledger has raised over there."""
+    """The error that the server's ledger raised."""
     if status in _AWAY or kind == "StorageError":
         return UnreachableError(f"the server cannot do it now: {says}")
     if kind == "WrongHost" or (status in (404, 405) and kind == "Refused"):
@@ -141,7 +141,7 @@ def error_of(kind: str, says: str, status: int = 422) -> LedgerError:
 
 
 def why_no_text(name: str, value: Any) -> str | None:
-    """Why a value cannot go over the wire as a text that people see, or None."""
+    """Why a value cannot be sent as a text that people read, or None."""
     if not isinstance(value, str) or not value.strip():
         return f"{name} must be a text that is not empty"
     if len(value) > MOST_TEXT:

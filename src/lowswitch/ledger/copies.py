@@ -39,11 +39,10 @@ def copy(
     address: str | Path,
     tickets: Callable[[], Sequence[StoredTicket]] | None = None,
 ) -> None:
-    """Copy everything into a new ledger at an address, as it is at one moment.
+    """Copy a ledger, as it is at one moment, into a new ledger at an address.
 
-    tickets: says which tickets the events issued. They are then stored in place of the source's
-    own tickets, and its snapshots are left out, so that the copy holds nothing but what the events
-    lead to.
+    tickets: computes the tickets from the events. They replace the source's own tickets, and its
+    snapshots are left out, so the copy contains only what the events lead to.
     """
     first = read_event(*source.event(1), 1, GENESIS)
     with closing(store_at(address, create=[first])) as target, source.unchanging():
@@ -62,7 +61,7 @@ def copy(
 
 @contextmanager
 def moving(address: str | Path) -> Iterator[Callable[[], str]]:
-    """Own the file of a ledger; the function renames it, so that nobody goes on with it."""
+    """Own the file of a ledger; the yielded function renames it, so that nobody continues it."""
     if is_postgres(address):
         raise LedgerError(
             f"--move renames a file, and {printable(address)} is a schema in PostgreSQL; copy it"
@@ -88,7 +87,7 @@ def _copy_table(source: Store, target: Store, name: str, columns: list[str]) -> 
 def backup_path(address: str | Path, out: str, keep: int | None) -> Path:
     """The file to write a backup to: `out`, or a dated name in it if it is a folder.
 
-    keep: how many backups to leave in the folder; refused if `out` is no folder.
+    keep: how many backups to keep in the folder; refused if `out` is not a folder.
     """
     if keep is not None:
         require_count("--keep", keep, least=1)
@@ -101,16 +100,16 @@ def backup_path(address: str | Path, out: str, keep: int | None) -> Path:
 
 
 def _dated(address: str | Path, folder: Path) -> Path:
-    """The file of a backup of today, named after the ledger and the time."""
+    """Today's backup file, named after the ledger and the time."""
     name = printable(address).rpartition("#")[2] or "ledger"
     stem = name if is_postgres(address) else Path(address).stem
     return folder / f"{stem}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.db"
 
 
 def prune(kept: Path, most: int) -> list[str]:
-    """Remove the oldest backups of the same run beside one, so that `most` are left.
+    """Remove the oldest backups of the same run beside one, until `most` are left.
 
-    What SQLite kept beside a backup goes with it, also where an earlier version left it behind.
+    Files that SQLite left beside a backup are removed with it.
     """
     stem = kept.name.rpartition("-")[0]
     alike = re.compile(rf"{re.escape(stem)}-\d{{8}}T\d{{6}}Z\.db({'|'.join(COMPANIONS)})?")

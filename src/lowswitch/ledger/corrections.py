@@ -1,8 +1,8 @@
-"""What a run would be, had every amended report been right from the start.
+"""Rebuild a run as if every amended report had been right from the start.
 
-An amendment changes what was learned from its ticket on, and nothing before that. So the replay
-begins at the last mark before the ticket. Marks are states of such a replay, kept as it goes on:
-dense near its end, where most corrections belong, and sparse long before.
+An amendment changes the learner from its ticket on, and nothing before. So the replay begins at the
+last mark before the ticket. Marks are states saved during such a replay: dense near its end, where
+most corrections belong, and sparse long before it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST = 40  # marks
 
 
 class Mark(NamedTuple):
-    """A state on the way of a replay."""
+    """A state saved during a replay."""
 
     at: int  # the next station
     done: int  # tickets that are learned
@@ -33,11 +33,11 @@ class Mark(NamedTuple):
 
 
 class Corrections(Replay):
-    """How events are taken in, and the replay that an amendment needs.
+    """Replays events, and repeats the replay where an amendment needs it.
 
-    read: the events from a number on. amended: the amendments before an event, in their order.
-    snapshots: those that the chain vouches for, the newest first; a replay begins at one that has
-    heard of no amended ticket.
+    read: the events from a number on. amended: the amendments before an event, in order. snapshots:
+    those bound to the chain, newest first. A replay begins at a snapshot that contains no amended
+    ticket.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class Corrections(Replay):
         self.forget()
 
     def forget(self) -> None:
-        """Let go of what was read, as when the events are not those of before."""
+        """Drop the cache, for example when the events have changed."""
         self._course: Course | None = None
         self._marks: list[Mark] = []
 
     def rebuilt(self, event: Event, terms: Terms) -> Lessons:
-        """What is learned before an amendment, as if all amended reports had come at first."""
+        """The lessons before an amendment, as if all amended reports had been right at first."""
         course = self._course_to(event, terms)
         self._drop_marks(course, event.payload["number"] - course.learned - 1)
         first, done, begin = self._marks[-1]
@@ -69,7 +69,7 @@ class Corrections(Replay):
         return state.lessons
 
     def _learn(self, course: Course, state: State, at: int, done: int) -> int:
-        """Let a state learn what comes before a station, with marks; return how far it is then."""
+        """Let a state learn everything before a station, saving marks; return how far it got."""
         end = course.reach(at)
         while done < end:
             mark = self._next_mark(course.ready)
@@ -84,7 +84,7 @@ class Corrections(Replay):
     # ---- what is replayed ------------------------------------------------------------------------
 
     def _course_to(self, event: Event, terms: Terms) -> Course:
-        """The events up to an amendment and with it."""
+        """The events up to and including an amendment."""
         course = self._course
         if course is None or course.seq >= event.seq or not self._extend(course, event):
             self.forget()
@@ -96,7 +96,7 @@ class Corrections(Replay):
         return course
 
     def _extend(self, course: Course, event: Event) -> bool:
-        """Read on up to an event; return whether the course still begins early enough."""
+        """Read up to an event; return whether the course still begins early enough."""
         for other in self._before(event, course.seq + 1):
             course.append(other)
             if other.kind == "amended" and course.is_current:
@@ -114,7 +114,7 @@ class Corrections(Replay):
                 yield other
 
     def _first(self, event: Event, terms: Terms) -> State:
-        """The last snapshot from before all amendments, and from before what they change."""
+        """The last snapshot from before all amendments and the tickets they change."""
         new = [one for one in self.unwritten if one.kind == "amended" and one.seq < event.seq]
         amended = [*self.amended(event.seq), *new, event]
         numbers = {one.payload["number"] for one in amended}
@@ -129,7 +129,7 @@ class Corrections(Replay):
     # ---- marks -----------------------------------------------------------------------------------
 
     def _drop_marks(self, course: Course, ticket: int) -> None:
-        """Leave out the marks that have learned a ticket, or should have by their stations."""
+        """Drop the marks that have learned a ticket, or should have by their stations."""
         self._marks = [
             one
             for one in self._marks
@@ -142,7 +142,7 @@ class Corrections(Replay):
         return last + max(_EVERY, int(_SHARE * (end - last)))
 
     def _thin(self, end: int) -> None:
-        """Drop the mark that is missed least: where the gap is smallest for its distance."""
+        """Drop the mark that matters least: the one with the smallest gap for its distance."""
         if len(self._marks) > _MOST:
             places = [one.done for one in self._marks]
             inner = range(1, len(places) - 1)
@@ -151,5 +151,5 @@ class Corrections(Replay):
 
 
 def _has_any(state: State, numbers: Iterable[int]) -> bool:
-    """Whether the reports of some of these tickets, or their losses, are part of a state."""
+    """Whether a state contains the report, or the loss, of any of these tickets."""
     return any(number <= state.through or number in state.settled for number in numbers)

@@ -1,8 +1,8 @@
-"""The course of a run: its events in the form in which they are replayed again and again.
+"""The course of a run: its events in a form that is fast to replay many times.
 
-Between two decisions a replay only learns episodes, in the order of their tickets. So the episodes
-are kept in arrays, row by row, and the other events as stations, each with the number of tickets
-that are learned before it.
+Between two decisions, a replay only learns episodes in the order of their tickets. So episodes are
+stored in arrays, row by row. All other events are stations, each with the number of tickets learned
+before it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _FORCED = Replay(forced=True)
 
 
 class Station(NamedTuple):
-    """An event at which more happens than that a ticket is issued or a report comes."""
+    """An event other than a new ticket or a report."""
 
     event: Event
     proposal: Any = None  # what was proposed, as the learner makes it
     spent: Any = None  # and what the budget had counted
 
     def take_in(self, state: State) -> None:
-        """Let it happen, as it happened."""
+        """Apply the event to a state as it happened."""
         if self.proposal is None:
             state.apply(self.event, _FORCED)
         else:
@@ -37,7 +37,7 @@ class Station(NamedTuple):
 
 
 class Course:
-    """The events after a state, with every amended report in the place of the first one.
+    """The events after a state, with each amended report in place of the first one.
 
     Tickets are counted from the first one that the state has not learned.
     """
@@ -63,7 +63,7 @@ class Course:
             self._settle(number - self.learned - 1, report, self.seq)
 
     def reach(self, at: int) -> int:
-        """How many tickets are learned before a station, or by now if there is no such station."""
+        """How many tickets are learned before a station, or so far if there is no such station."""
         return self._reached[at] if at < len(self._reached) else self.ready
 
     def append(self, event: Event) -> None:
@@ -86,7 +86,7 @@ class Course:
         self._proposed_last = event.kind == "proposed"
 
     def _propose(self, event: Event) -> None:
-        """Note what was proposed, instead of what it replaced before anything else happened."""
+        """Note a proposal. It replaces one that was made since the last other event."""
         if self._proposed_last:
             self.stations.pop()
             self._reached.pop()
@@ -109,7 +109,7 @@ class Course:
         self._sites[at] = site
 
     def _settle(self, at: int, report: Report, seq: int) -> None:
-        """Note the report of a ticket, and which ones have their turn now."""
+        """Note the report of a ticket, and which reports can be learned now."""
         self._note(at, report)
         held = report.ended == "missing" and self.terms.missing == "hold"
         self._settled_at[at] = -seq if held else seq
@@ -121,7 +121,7 @@ class Course:
             self.ready += 1
 
     def _amend(self, report: Report) -> None:
-        """Let a report stand in the place of the first one."""
+        """Replace the first report of a ticket."""
         at = report.number - self.learned - 1
         if at < 0 or report.number in self._heard:
             self.is_current = False
@@ -133,13 +133,13 @@ class Course:
             self._reach_again()
 
     def _reach_again(self) -> None:
-        """Work out anew how many tickets are learned before each station."""
+        """Recompute how many tickets are learned before each station."""
         latest = np.maximum.accumulate(self._settled_at[: self.ready])
         places = [station.event.seq for station in self.stations]
         self._reached = np.searchsorted(latest, places).tolist()
 
     def _note(self, at: int, report: Report) -> None:
-        """Keep what is learned of a report."""
+        """Store the lesson of a report."""
         if report.ended == "missing" and self.terms.missing == "optimistic":
             self._hoped[at], self._kinds[at] = report, _HOPE
             return
@@ -152,7 +152,7 @@ class Course:
     # ---- learning --------------------------------------------------------------------------------
 
     def learn(self, state: State, first: int, last: int) -> None:
-        """Let a state learn what came of the tickets from one to before another one."""
+        """Let a state learn the reports of the tickets from `first` to before `last`."""
         self._store_new()
         kinds = self._kinds[first:last]
         if (kinds == _EPISODE).all():
@@ -176,14 +176,14 @@ class Course:
         state.lessons.learn_batch(self._sites[rows], (states, actions, rewards))
 
     def _learn_hope(self, state: State, at: int) -> None:
-        """Learn from a report that never came as the learner hopes by then."""
+        """Learn a report that never came, by the learner's optimistic values at that time."""
         report, policy = self._hoped[at], state.versions[self._versions[at] - 1]
         steps = self.terms.steps(report, lambda: state.learner, policy)
         if steps is not None and report.number <= self.terms.episodes:
             state.lessons.learn_batch(self._sites[at : at + 1], self.terms.batch([steps]))
 
     def _store_new(self) -> None:
-        """Put episodes that came since into the arrays."""
+        """Copy new episodes into the arrays."""
         if not self._new:
             return
         places, found = list(self._new), self.terms.batch(list(self._new.values()))
@@ -201,7 +201,7 @@ def _unknown() -> Any:
 
 
 def _emptied(state: State) -> State:
-    """A copy of a state without its tickets, of which the course knows."""
+    """A copy of a state without its tickets, which the course has."""
     copy = state.copy()
     copy.tickets, copy.settled = {}, {}
     copy.unsettled.clear()
@@ -209,6 +209,6 @@ def _emptied(state: State) -> State:
 
 
 def _longer(array: np.ndarray, least: int) -> np.ndarray:
-    """The same array with room for at least so many rows, and for twice as many as now."""
+    """The same array with room for at least `least` rows, and at least twice its size."""
     more = max(least, 2 * len(array)) - len(array)
     return np.concatenate([array, np.zeros_like(array, shape=(more, *array.shape[1:]))])

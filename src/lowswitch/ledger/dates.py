@@ -1,4 +1,4 @@
-"""The dates of a run on which its learner proposes by itself, and who may ask it before them."""
+"""The dates on which the learner of a run proposes by itself, and when it may be asked earlier."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FROZEN = "the run is paused, and nothing is changed until an operator resumes it
 
 
 def next_date(state: State) -> str | None:
-    """When the policy may change next, in words; None where there are no dates to come.
+    """When the policy may change next, in words; None if no date is left.
 
-    Reports are learned in the order of their tickets, so that one report may bring many episodes.
+    Reports are learned in the order of their tickets, so one report may release many episodes.
     """
     learner = state.learner
     if not len(learner.dates):
@@ -31,10 +31,10 @@ def next_date(state: State) -> str | None:
 
 
 def late_date(state: State) -> int | None:
-    """The date that is to be made up for: the last one since the last proposal was made.
+    """The missed date to catch up on: the last one since the last proposal was made.
 
-    While a proposal waits the learner makes no other one, so that a date passes without. It is not
-    made up for where the next date is nearer than the gap that the schedule promises.
+    While a proposal is pending, the learner makes no other, so a date can pass without one. It is
+    not caught up if the next date is nearer than the gap that the schedule promises.
     """
     learner = state.learner
     if state.proposal is None or learner.proposal() is not None or learner.budget_spent:
@@ -47,7 +47,7 @@ def late_date(state: State) -> int | None:
 def why_refused(state: State, *, early: bool = False) -> str | None:
     """Why the learner may not be asked for a proposal now, or None if it may.
 
-    early: a proposal before the next date is meant.
+    early: whether a proposal before the next date is wanted.
     """
     learner = state.learner
     if state.frozen:
@@ -62,10 +62,10 @@ def why_refused(state: State, *, early: bool = False) -> str | None:
 
 
 def why_early(state: State) -> str | None:
-    """Why a proposal that is asked for now would take what a date needs, or None if not.
+    """Why a proposal now would use up one that a later date needs, or None if it would not.
 
-    A learner with a budget and with dates makes one proposal on each date. Another one in between
-    is harmless only if more proposals are left than dates are to come.
+    A learner with a budget and dates makes one proposal on each date. An extra proposal is harmless
+    only if more proposals are left than dates.
     """
     learner, budget = state.learner, state.terms.budget
     if budget is None or asks(budget) is not None:

@@ -1,9 +1,9 @@
 """Decisions: what reviewers approve, reject, forbid and allow again, and how many must agree.
 
-Where the quorum of a run is above 1, a decision is first a request, which is an event of its own.
-It is carried out when so many reviewers have agreed, each person once. A rollback and a resumption,
-which operators ask for, need the same number of reviewers. To postpone, to pause the run and to
-make a trial smaller, one person is enough.
+If the quorum of a run is above 1, a decision starts as a request, which is an event of its own. It
+takes effect once `quorum` reviewers have agreed, each person counted once. Operators ask for a
+rollback or a resumption, and need the same number of reviewers. One person alone can postpone a
+change, pause the run or make a trial smaller.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ Book = TypeVar("Book", bound="Deciding")
 
 
 class MovedOnError(Exception):
-    """Others have written while something was worked out; it is worked out again."""
+    """Somebody else wrote during the computation, so it is repeated."""
 
 
 def planned_first(
     method: Callable[Concatenate[Book, Given], Result],
 ) -> Callable[Concatenate[Book, Given], Result]:
-    """Let a method that may plan work out everything before its transaction begins.
+    """Let a method that may plan compute everything before its transaction begins.
 
-    So others can write meanwhile. If they did, it is done again, and then nobody else can write.
+    So others can write meanwhile. If they did, the computation is repeated, and this time nobody
+    else can write.
     """
 
     @functools.wraps(method)
@@ -60,12 +61,12 @@ def planned_first(
 
 
 class Deciding(Reading):
-    """The part of a ledger that decides."""
+    """The part of a ledger that makes decisions."""
 
     _hold = True  # whether a transaction begins before something is worked out
 
     def _writing(self, request: Request | None = None) -> AbstractContextManager[Writer]:
-        """One transaction: what is written, and what follows from it."""
+        """One transaction: the given events, and the events that follow from them."""
         raise NotImplementedError
 
     def _is_quiet(self) -> bool:
@@ -75,7 +76,7 @@ class Deciding(Reading):
     def _named(
         self, kind: str, by: str, request: str | None, asked: dict[str, Any], also: str = ""
     ) -> Request:
-        """What somebody asks for, once the names are known to be names."""
+        """A request, after the names in it are checked."""
         name = None if request is None else text("request", request)
         return Request(kind, text("by", by), name, asked, also)
 
@@ -88,13 +89,13 @@ class Deciding(Reading):
         *,
         forever: bool = True,
     ) -> AbstractContextManager[Writer]:
-        """The transaction of a decision, which is a motion first where several must agree."""
+        """The transaction of a decision. If several must agree, it starts as a motion."""
         first = self._ready().quorum > 1 and needs_quorum(kind, {"forever": forever})
         kinds = ("requested", kind) if first else (kind, "requested")
         return self._writing(self._named(kinds[0], by, request, asked, also=kinds[1]))
 
     def _before(self, writer: Writer) -> tuple[MotionView | None, int]:
-        """What the same request led to before: the motion, if it waits still, and the version."""
+        """What the same request led to before: the motion if it still waits, and the version."""
         assert writer.done is not None
         state, done = writer.state, writer.done
         if done.kind == "requested":
@@ -102,7 +103,9 @@ class Deciding(Reading):
         return None, int(done.payload.get("version", state.version))
 
     def _outcome(self, writer: Writer, number: int, kind: str) -> tuple[MotionView | None, int]:
-        """What became of a motion: it waits still, or was carried out; else it is an error."""
+        """What became of a motion: it still waits or was carried out; otherwise this raises an
+        error.
+        """
         state = writer.state
         waiting = state.motions.get(number)
         if waiting is not None and not state.lapsed(waiting):
@@ -129,12 +132,35 @@ class Deciding(Reading):
         reason: str,
         request: str | None = None,
     ) -> int | MotionView:
-        """Deploy rows (step, state) of the pending proposal, by default all; return the version.
+        """Deploy the pending proposal, or some of its rows.
 
-        proposal: the one that was looked at, or its hash, of which the first 8 characters are
-        enough. If another one is pending by now, nothing is decided. part: "protocol" or "trial"
-        changes that one alone. share: at most this share of the cases enters the trial. Where
-        several reviewers must agree, return the request that waits for the others.
+        Parameters
+        ----------
+        proposal
+            The proposal that was examined, or its hash; the first 8 characters are enough. If
+            another one is pending by now, nothing is decided.
+        rows
+            The rows (step, state) to deploy, by default all.
+        part
+            "protocol" or "trial" to change only that part.
+        share
+            The largest share of cases in the trial.
+        by
+            The reviewer.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+
+        Returns
+        -------
+        int or MotionView
+            The new version, or the motion that waits for other reviewers.
+
+        Raises
+        ------
+        SupersededError
+            If the proposal is no longer pending.
         """
         limits = {
             name: value for name, value in (("part", part), ("share", share)) if value is not None
@@ -161,11 +187,28 @@ class Deciding(Reading):
         actions: Sequence[Any] | None = None,
         request: str | None = None,
     ) -> MotionView | None:
-        """Let rows (step, state) of the pending proposal stay as they are, by default all of them.
+        """Leave the rows of the pending proposal as they are, by default all of them.
 
-        forever: the actions that they would newly play, or those of them that `actions` names, are
-        not deployed there until the veto is lifted. If a row would newly play several, name them.
-        Else the rows are held until their next trigger, or for so many visits.
+        Without `forever`, the rows are held until their next trigger, or for `visits` visits.
+
+        Parameters
+        ----------
+        proposal
+            The proposal that was examined, or its hash.
+        rows
+            The rows (step, state) to leave, by default all.
+        by
+            The reviewer.
+        reason
+            The reason, for the record.
+        forever
+            Forbid the newly proposed actions in these rows until the veto is lifted.
+        visits
+            For how many visits the rows are held.
+        actions
+            With `forever`, which of the new actions to forbid; needed if a row has several.
+        request
+            Your own name for this command; see `Ledger.missing`.
         """
         if actions is not None and not forever:
             raise LedgerError("actions are those to forbid: say forever=True, or leave them out")
@@ -186,7 +229,9 @@ class Deciding(Reading):
     def require_decision(
         self, proposal: ProposalView | str, rows: Sequence[tuple[Any, Any]] | None = None
     ) -> None:
-        """Rows (step, state) of a proposal can be decided on now: it is pending and has them."""
+        """Check that rows (step, state) of a proposal can be decided on: it is pending and has
+        them.
+        """
         with self._lock:
             state = self._ready()
             require_thawed(state, self.store)
@@ -206,13 +251,28 @@ class Deciding(Reading):
         reason: str,
         request: str | None = None,
     ) -> int | MotionView:
-        """Never deploy these actions in rows (step, state) again; return the deployed version.
+        """Forbid actions in rows permanently; return the deployed version.
 
-        instead: what a row plays from now on if its protocol has one of them; refused if none has.
-        base: the version that was looked at; if another one is deployed by now, nothing is decided.
-        A pending proposal is made anew without the actions, which costs no budget. A paused run can
-        be given a veto, too. `lift` allows the actions again. With features there are no rows: None
-        stands for all cases, and a deployed policy plays its next best action instead.
+        A pending proposal is made again without these actions, which does not use the budget. This
+        also works while the run is paused. `lift` allows the actions again.
+
+        Parameters
+        ----------
+        rows
+            The rows (step, state). With features there are no rows: give None for all cases; a
+            deployed policy then plays its next best action.
+        actions
+            The actions to forbid.
+        instead
+            The action for a row whose protocol plays a forbidden one; refused if none does.
+        base
+            The version that was examined. If another one is deployed by now, nothing is decided.
+        by
+            The reviewer.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
         """
         text("reason", reason)
         asked = {"rows": rows, "actions": actions, "instead": instead, "reason": reason}
@@ -238,10 +298,23 @@ class Deciding(Reading):
         reason: str,
         request: str | None = None,
     ) -> MotionView | None:
-        """Allow actions again that were forbidden in rows (step, state).
+        """Allow forbidden actions again in rows (step, state).
 
-        Nothing is deployed: the learner may propose them from its next proposal on. What was
-        forbidden when the ledger was created stays so.
+        Nothing is deployed: the learner may use them from its next proposal on. Actions that were
+        forbidden when the ledger was created stay forbidden.
+
+        Parameters
+        ----------
+        rows
+            The rows (step, state), or None with features.
+        actions
+            The actions to allow.
+        by
+            The reviewer.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
         """
         text("reason", reason)
         asked = {"rows": rows, "actions": actions, "reason": reason}
@@ -265,11 +338,11 @@ class Deciding(Reading):
     def veto(
         self, rows: Sequence[tuple[Any, Any]] | None, actions: Sequence[Any]
     ) -> dict[str, Any]:
-        """The rows and actions of a veto, once they are checked."""
+        """The rows and actions of a veto, after they are checked."""
         return self.terms.proposals.veto(rows, self._actions(actions))
 
     def require_vetoable(self, payload: dict[str, Any]) -> None:
-        """Every row has an action left, and something to play instead of a deployed one."""
+        """Check that every row keeps an allowed action and has a replacement for a deployed one."""
         with self._lock:
             self._require_vetoable(self._ready(), payload)
 
@@ -279,7 +352,7 @@ class Deciding(Reading):
         self.terms.proposals.require_vetoable(state, payload)
 
     def _require_liftable(self, state: State, payload: dict[str, Any]) -> None:
-        """Every row forbids all of the actions."""
+        """Check that every row forbids all of the actions."""
         allowed, names = state.learner.actions_allowed, self.terms.labels["action"]
         for row in payload["rows"]:
             if self.terms.proposals.allowed_in(allowed, row)[payload["actions"]].any():
@@ -291,7 +364,17 @@ class Deciding(Reading):
 
     @planned_first
     def thaw(self, *, by: str, reason: str, request: str | None = None) -> MotionView | None:
-        """Go on after `freeze`."""
+        """Resume the run after `freeze`.
+
+        Parameters
+        ----------
+        by
+            Who resumes it.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        """
         with self._asked("thawed", by, request, {"reason": reason}) as writer:
             if writer.done is not None:
                 return self._before(writer)[0]
@@ -306,9 +389,20 @@ class Deciding(Reading):
     def rollback(
         self, version: int, *, by: str, reason: str, request: str | None = None
     ) -> int | MotionView:
-        """Deploy an earlier version again, as a new one; return its number.
+        """Deploy an earlier version again, as a new version; return its number.
 
-        Nothing that was learned changes. The rows that change are held for a while.
+        The learner keeps everything it has learned. The rows that change are held for a while.
+
+        Parameters
+        ----------
+        version
+            The number of the earlier version.
+        by
+            Who rolls back.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
         """
         text("reason", reason)
         asked = {"version": version, "reason": reason}
@@ -328,19 +422,19 @@ class Deciding(Reading):
             return self._decide(writer, by, OPERATOR, "rolled_back", payload)
 
     def require_rollback(self, version: int) -> None:
-        """A version of this ledger can be deployed again: it is another one, and allowed."""
+        """Check that a version can be deployed again: it is not the current one, and is allowed."""
         with self._lock:
             state = self._ready()
             self._require_other(state, version)
             self._require_allowed(state, version)
 
     def _require_other(self, state: State, version: int) -> None:
-        """A version is not the deployed one."""
+        """Check that a version is not the deployed one."""
         if state.versions[version - 1].identity == state.versions[-1].identity:
-            raise LedgerError(f"version {version} is what is deployed now")
+            raise LedgerError(f"version {version} is already deployed")
 
     def _require_allowed(self, state: State, version: int) -> None:
-        """A version plays nothing that was forbidden since."""
+        """Check that a version plays nothing that was forbidden since."""
         terms, learner = self.terms, state.learner
         if not terms.is_forbidden(state.versions[version - 1], learner):
             return
@@ -354,8 +448,8 @@ class Deciding(Reading):
         named = f"Versions {', '.join(most)} and {last} have" if most else f"Version {last} has"
         way = f"{named} nothing forbidden" if last else "No earlier version is without one"
         raise LedgerError(
-            f"version {version} gives what was forbidden since{which}. {way}; or lift the veto"
-            " first"
+            f"version {version} gives actions that were forbidden since{which}. {way}; or lift the"
+            " veto first"
         )
 
     # ---- several reviewers -----------------------------------------------------------------------
@@ -366,14 +460,14 @@ class Deciding(Reading):
         return self._ready().quorum
 
     def motions(self) -> list[MotionView]:
-        """The decisions that wait until enough reviewers agree."""
+        """The motions that wait until enough reviewers agree."""
         with self._lock:
             state = self._ready()
             waiting = [one for one in state.motions.values() if not state.lapsed(one)]
             return [_view(one, state.quorum) for one in waiting]
 
     def lapsed_motions(self) -> list[MotionView]:
-        """The decisions that were asked for and can no longer be carried out, with the reason."""
+        """The motions that can no longer be carried out, with the reason."""
         with self._lock:
             state, found = self._ready(), list[MotionView]()
             for one in state.motions.values():
@@ -391,10 +485,27 @@ class Deciding(Reading):
         reason: str,
         request: str | None = None,
     ) -> int | MotionView:
-        """Agree, as a reviewer, to what another person asks for; the last one carries it out.
+        """Agree, as a reviewer, to the motion of another person.
 
-        Return the deployed version then, and until then the motion. Nobody counts twice. base: the
-        version that was looked at; if another one is deployed by now, nothing is decided.
+        The last agreement that is needed carries it out. Nobody counts twice.
+
+        Parameters
+        ----------
+        motion
+            The number of the motion.
+        base
+            The version that was examined. If another one is deployed by now, nothing is decided.
+        by
+            The reviewer.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+
+        Returns
+        -------
+        int or MotionView
+            The deployed version once it is carried out; until then the motion.
         """
         asked = {"motion": motion, "reason": text("reason", reason)}
         with self._writing(self._named("seconded", by, request, asked)) as writer:
@@ -419,9 +530,20 @@ class Deciding(Reading):
         request: str | None = None,
         role: str = REVIEWER,
     ) -> None:
-        """Turn a motion down; what it asks for does not happen.
+        """Decline a motion, which is then not carried out.
 
-        role: "reviewer" or "operator", as it is recorded; an operator withdraws her own motions.
+        Parameters
+        ----------
+        motion
+            The number of the motion.
+        by
+            Who declines it.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        role
+            "reviewer" or "operator", for the record; an operator can withdraw only her own motions.
         """
         asked = {"motion": motion, "reason": text("reason", reason)}
         require_word("role", role, (REVIEWER, OPERATOR))
@@ -439,7 +561,19 @@ class Deciding(Reading):
     def set_quorum(
         self, quorum: int, *, by: str, reason: str, request: str | None = None
     ) -> MotionView | None:
-        """Let so many reviewers be needed from now on; as many as now must agree to that."""
+        """Change how many reviewers must agree; as many as before must agree to this.
+
+        Parameters
+        ----------
+        quorum
+            The new number.
+        by
+            Who asks for it.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        """
         with self._asked("quorum", by, request, {"quorum": quorum, "reason": reason}) as writer:
             if writer.done is not None:
                 return self._before(writer)[0]
@@ -450,13 +584,19 @@ class Deciding(Reading):
             return answer if isinstance(answer, MotionView) else None
 
     def motion(self, number: int) -> MotionView:
-        """The decision that waits for reviewers under this number, or why there is none."""
+        """The pending motion with this number; otherwise an error that says why there is none.
+
+        Parameters
+        ----------
+        number
+            The number of the motion.
+        """
         with self._lock:
             state = self._ready()
             return _view(self._motion(state, number), state.quorum)
 
     def _motion(self, state: State, number: Any) -> Motion:
-        """A motion that waits, or an error."""
+        """The pending motion with this number, or an error."""
         known = state.motions.get(number)
         if known is None:
             raise LedgerError(
@@ -468,7 +608,7 @@ class Deciding(Reading):
         return known
 
     def _require_possible(self, writer: Writer, motion: Motion) -> None:
-        """What a motion asks for can still be done, as it could when it was made."""
+        """Check that a motion can still be carried out."""
         kind, decision = motion.kind, motion.decision
         if "proposal" in decision or kind == "lifted":
             writer.require_thawed()
@@ -482,7 +622,7 @@ class Deciding(Reading):
     def _decide(
         self, writer: Writer, by: str, role: str, kind: str, payload: dict[str, Any]
     ) -> int | MotionView:
-        """Carry out a decision, or ask other reviewers for it; the version, or the motion."""
+        """Carry out a decision, or ask other reviewers first; return the version or the motion."""
         actor, state = by, writer.state
         if state.quorum == 1 or not needs_quorum(kind, payload):
             return self._record(writer, actor, role, kind, payload)
@@ -492,7 +632,7 @@ class Deciding(Reading):
         return _view(state.motions[made.seq], state.quorum)
 
     def _carry_out(self, writer: Writer, motion: Motion) -> int | MotionView:
-        """Do what a motion asks for if enough reviewers agree."""
+        """Carry out a motion if enough reviewers agree."""
         state = writer.state
         if len(motion.confirmed) < state.quorum:
             return _view(motion, state.quorum)
@@ -516,7 +656,7 @@ class Deciding(Reading):
 
 
 def _require_base(state: State, base: int | None) -> None:
-    """The version that somebody looked at is the deployed one still."""
+    """Check that the version somebody looked at is still deployed."""
     if base is not None and base != state.version:
         raise LedgerError(
             f"you looked at version {base}, and version {state.version} replaced it meanwhile; look"

@@ -1,4 +1,6 @@
-"""What a ledger refuses: each error says why, and nothing has changed when it is raised."""
+"""The errors of a ledger. Each says why something is refused; nothing has changed when it is
+raised.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ class TokenWarning(UserWarning):
 
 
 class LedgerError(ValueError):
-    """A ledger refuses something; this is the base of all its errors."""
+    """The base class of all errors of a ledger."""
 
 
 class NotALedgerError(LedgerError):
@@ -52,7 +54,7 @@ class SupersededError(LedgerError):
 
 
 class AccessError(LedgerError):
-    """The token does not work, or its role may not do this."""
+    """The token is unknown, expired or revoked, or its role may not do this."""
 
 
 class TokenExpiredError(AccessError):
@@ -60,15 +62,15 @@ class TokenExpiredError(AccessError):
 
 
 class UnreachableError(LedgerError):
-    """The server cannot be reached now, or cannot do it now; send it again later."""
+    """The server cannot be reached or cannot do this now; try again later."""
 
 
 class DamagedError(LedgerError):
-    """What `verify` found is not whole."""
+    """`verify` found damage."""
 
 
 class BrokenError(LedgerError):
-    """An event contradicts those before it."""
+    """An event contradicts the events before it."""
 
     def __init__(self, seq: int, what: str) -> None:
         super().__init__(f"event {seq}: {what}")

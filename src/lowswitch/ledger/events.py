@@ -22,7 +22,7 @@ _ENCODER = json.JSONEncoder(
 
 
 class Kind(NamedTuple):
-    """What is true of all events of a kind."""
+    """The properties that all events of a kind share."""
 
     verb: str = ""  # what the actor did, in words; the pages keep the events that have one
     learn_later: bool = False  # no report before it needs to be learned by then
@@ -122,15 +122,15 @@ OF_TICKETS = [name for name, kind in KINDS.items() if kind.of_ticket]
 
 
 def makes_version(kind: str, payload: dict[str, Any]) -> bool:
-    """Whether an event, or what is short in its payload, makes a version."""
+    """Whether an event, given its payload or the short part of it, creates a version."""
     known = KINDS.get(kind, Kind())
     return known.makes_version and (kind == "created" or "version" in payload)
 
 
 def needs_quorum(kind: str, payload: dict[str, Any]) -> bool:
-    """Whether an event is a decision on which several reviewers may have to agree.
+    """Whether an event is a decision that several reviewers may have to agree on.
 
-    To postpone a row, one is enough.
+    One reviewer alone can postpone a row.
     """
     return KINDS[kind].needs_quorum and bool(payload.get("forever", True))
 
@@ -167,12 +167,12 @@ def event(
 
 
 def later(now: str, before: str) -> str:
-    """The time of the next event: now, or that of the event before it if the clock went back."""
+    """The time of the next event: now, or the time of the last event if the clock went back."""
     return max(now, before)
 
 
 def read_time(body: str) -> str:
-    """The time of an event, from its text; empty if that is no event."""
+    """The time in an event's text; empty if the text is not an event."""
     try:
         time = json.loads(body)[1]
     except (ValueError, IndexError, TypeError, KeyError):
@@ -181,7 +181,7 @@ def read_time(body: str) -> str:
 
 
 def why_no_time(time: Any, before: str) -> str | None:
-    """Why a value cannot be the time of the event after one of that time, or None."""
+    """Why a value cannot be the time of the next event, or None."""
     try:
         moment = datetime.fromisoformat(time)
     except (TypeError, ValueError):
@@ -196,14 +196,14 @@ def why_no_time(time: Any, before: str) -> str | None:
 def read_event(
     seq: int, body: str, stored: str, column: str | None, expected: int, previous: str
 ) -> Event:
-    """The event of a stored row, once it is known to be whole and to follow the one before it.
+    """The event of a stored row, after checking that it is intact and follows the one before it.
 
-    column: the kind as it is stored beside the text, if it is.
+    column: the kind as stored in its own column, if it is.
     """
     if seq != expected:
         raise BrokenError(expected, f"it is not there; the next one on record is {seq}")
     if not isinstance(body, str) or digest(body) != stored:
-        raise BrokenError(seq, "its hash is not that of its text")
+        raise BrokenError(seq, "its hash does not match its text")
     try:
         number, time, actor, role, kind, payload, before = json.loads(body)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""The evidence of a proposal: what is known of what a row plays now, and of what it would play.
+"""The evidence of a proposal: facts about the current and the proposed action of each row.
 
-The estimate of an action is its value in the empirical model of all steps that were learned, if the
-row plays it and all later steps play what is deployed. Steps are used one by one, whichever version
+The estimate of an action is its value in the empirical model of all learned steps, if the row plays
+it and all later steps follow the deployed policy. Steps are used one by one, whichever version
 played them. The width is Hoeffding's at 95 %, (H - h) sqrt(log(2 / 0.05) / (2 n)), for the sampling
 at this row; the values of later steps are taken as they are estimated.
 
@@ -12,16 +12,16 @@ its other actions, because somebody may have chosen it (`learners/hypotheses.py:
 and before the data say so, it is less likely that actions hardly differ.
 
 Rule 5: as rule 4, with three faults mended (`learners/hypotheses.py`). No hypothesis about the
-prior is left out because there are many others (`weighed`). Rewards that vary little say more of
-how far actions differ, and not less (`said_by_reward`). And where few actions were tried, all that
-is untried may be better or worse than expected together (`shared_doubts`).
+prior is left out because there are many others (`weighed`). Rewards that vary little say more about
+how far actions differ, not less (`said_by_reward`). And if few actions were tried, all untried ones
+may be better or worse than expected together (`shared_doubts`).
 
 Rule 4: as rule 3, but untried actions may all be better or worse than expected together
 (`learners/hypotheses.py::shared_doubts`), so the intervals of a proposal that rests on them are
 wider.
 
-Rule 3: the learner's posterior says what the whole proposal is worth, and each row
-(`learners/judgement.py`); `words` says what follows. A row that has an action which was never tried
+Rule 3: the learner's posterior estimates the worth of the whole proposal and of each row
+(`learners/judgement.py`); `words` says what follows. A row with an action that was never tried
 there is UNTRIED, whatever the posterior says. A learner without a posterior calls all others
 UNSURE. Where there is a trial, a verdict is on the protocol, and a row in which only the trial
 changes is TRIAL.
@@ -29,12 +29,13 @@ changes is TRIAL.
 Rule 2: a row is IMPROVE if each of its proposed actions was tried there, at this step in this
 state, and if the learner's posterior says with a probability of 95 % or more that the deployed
 policy gets better when this row alone changes (`learners/posterior.py`). A proposal has many rows,
-so the probability that is asked for grows with their number (`improved`). All other rows are
-EXPLORE. A learner without a posterior never says IMPROVE.
+so the required probability grows with their number (`improved`). All other rows are EXPLORE. A
+learner without a posterior never says IMPROVE.
 
-Rule 1: a row is IMPROVE if the lower end of what is proposed is above the estimate of what it plays
-now. This rule ignores how uncertain that estimate is, and takes the trials of one action of a
-mixture for trials of all. Proposals that record no rule were made by it, and are replayed by it.
+Rule 1: a row is IMPROVE if the lower end of the proposed action's interval is above the estimate of
+the current action. This rule ignores how uncertain that estimate is, and counts the trials of one
+action of a mixture as trials of all. Proposals without a recorded rule were made by this rule and
+are replayed by it.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ Row = tuple[int, int]  # step and state
 
 
 def width(n: int, span: float) -> float:
-    """The half of Hoeffding's interval for the mean of n numbers in [0, span]; at most span.
+    """Half the width of Hoeffding's interval for the mean of n numbers in [0, span]; at most span.
 
     Hoeffding 1963, Theorem 2.
     """
@@ -74,7 +75,7 @@ def width(n: int, span: float) -> float:
 def action_values(model: Model, policies: np.ndarray) -> np.ndarray:  # [H, S, A]
     """The value of each action if later steps play the policies [L, H, S] in equal shares.
 
-    What was never seen is worth half of what it could be at most.
+    Anything that was never seen is worth half of its maximum.
     """
     H, S, A = model.visits.shape
     L, values, best = len(policies), np.zeros((H + 1, S)), np.zeros((H, S, A))
@@ -92,12 +93,12 @@ def action_values(model: Model, policies: np.ndarray) -> np.ndarray:  # [H, S, A
 
 
 def verdict(now: float, proposed: float, n: int, span: float) -> str:
-    """Whether the lower end of what is proposed is above the estimate of what is played now."""
+    """Whether the lower end of the proposed action is above the estimate of the current one."""
     return IMPROVE if proposed - width(n, span) > now else EXPLORE
 
 
 def improved(chances: Mapping[Row, float], models: int, level: float = LEVEL) -> set[Row]:
-    """The rows that are IMPROVE, of those whose actions were tried, by their probabilities.
+    """The rows that are IMPROVE, among those whose actions were tried, given their probabilities.
 
     Benjamini and Hochberg 1995: of m rows the k most probable ones, for the largest k for which the
     k-th has a probability of at least 1 - level k / m. A probability comes from some models, so it
@@ -115,11 +116,11 @@ def improved(chances: Mapping[Row, float], models: int, level: float = LEVEL) ->
 def words(
     worths: Collection[RowWorth], models: int, thresholds: Mapping[str, float]
 ) -> dict[Row, str]:
-    """What rows are called whose actions were tried, by what they are worth.
+    """The words for rows whose actions were all tried, given their worth.
 
-    IMPROVE: see `improved`. LIKELY: others that are better with the probability that is asked for.
+    IMPROVE: see `improved`. LIKELY: other rows that are better with the required probability.
     WORSE: a row that is hardly better, and without which the proposal is likely to be better; a row
-    may be worse alone, and needed with others. UNSURE: all others.
+    may be worse alone but needed with others. UNSURE: all others.
     """
     chances = {one.row: one.better for one in worths}
     better = improved(chances, models, thresholds["improve"])
@@ -136,7 +137,7 @@ def words(
 
 
 def expected_false(rows: Collection[Mapping[str, Any]]) -> float | None:
-    """The share of IMPROVE rows that are not better, as the posterior expects it.
+    """The share of IMPROVE rows that the posterior expects not to be better.
 
     It is the mean of one minus their probabilities; None if there are no such rows.
     """
@@ -147,7 +148,7 @@ def expected_false(rows: Collection[Mapping[str, Any]]) -> float | None:
 class Evidence:
     """The evidence for the rows of one proposal.
 
-    protocol: whether the first policy is a protocol, which the verdicts are on.
+    protocol: whether the first policy is a protocol, which the verdicts are about.
     """
 
     def __init__(
@@ -166,10 +167,10 @@ class Evidence:
     def row(
         self, row: ProposedRow, unsettled: Counter[int], versions: list[np.ndarray]
     ) -> dict[str, Any]:
-        """What a reviewer should know of a row, but for the verdict.
+        """The facts about a row that a reviewer needs, without the verdict.
 
-        unsettled: how many tickets of each version are open or missing; each of them may have
-        visited the row once, with any outcome, and so bounds what is known.
+        unsettled: how many tickets of each version are open or missing. Each of them may have
+        visited the row once, with any outcome, and so limits what is known.
         """
         row = self.judged(row)
         now, proposed = (
@@ -192,7 +193,7 @@ class Evidence:
         unsettled: Counter[int],
         versions: list[np.ndarray],
     ) -> dict[str, Any]:
-        """What is known of the actions that a row plays in these shares."""
+        """The facts about the actions that a row plays with these shares."""
         (model, values), span = self.everything, self._span(row)
         n = sum(int(model.visits[row.step, row.state, a]) for a in law)
         estimate = _mean(law, values[row.step, row.state])
@@ -214,11 +215,11 @@ class Evidence:
         }
 
     def _span(self, row: ProposedRow) -> float:
-        """What the steps from a row on can be worth at most."""
+        """The largest possible value of the steps from a row on."""
         return float(self.policies.shape[1] - row.step)
 
     def judged(self, row: ProposedRow) -> ProposedRow:
-        """A row as the verdict is on it: of the protocol alone, if there is one."""
+        """The part of a row that the verdict is about: its protocol alone, if there is one."""
         if not self.protocol:
             return row
         return dataclasses.replace(row, now=row.now[:1], proposed=row.proposed[:1])
@@ -228,7 +229,7 @@ class Evidence:
     def tries(self, row: ProposedRow) -> dict[str, dict[str, int]]:
         """How often each action that a row plays or would play was tried, here and at other steps.
 
-        The trial's actions are among them.
+        The actions of the trial are included.
         """
         visits = self.everything[0].visits[:, row.state]
         found = {}
@@ -240,9 +241,9 @@ class Evidence:
     def by_worth(
         self, row: ProposedRow, facts: dict[str, Any], worth: RowWorth | None, word: str
     ) -> dict[str, Any]:
-        """What a posterior says of a row, with its word and what the word hangs on.
+        """The posterior's judgement on a row, with its word and what the word depends on.
 
-        `row` gave the facts.
+        facts: the result of `row`.
         """
         one, good = self.judged(row), word in (IMPROVE, LIKELY)
         known: dict[str, Any] = dict.fromkeys(("probability", "gain", "removal"))
@@ -272,14 +273,14 @@ class Evidence:
         *,
         improves: bool,
     ) -> dict[str, Any]:
-        """The verdict on a row, of which `row` gave the facts.
+        """The verdict on a row by the posterior; facts: the result of `row`.
 
         probability: that the row alone makes the policy better; None if an action was never tried
         there, or if the learner has no posterior. improves: whether it is among the `improved`.
 
-        IMPROVE hangs on a site if without its reports an action was never tried, or what is
-        proposed is not estimated to be better any more. It hangs on open and missing reports if the
-        worst that these can say takes its lead away. The posterior without them is not computed.
+        IMPROVE depends on a site if, without its reports, an action was never tried or the proposed
+        action is no longer estimated to be better. It depends on open and missing reports if their
+        worst outcome removes the lead. The posterior without them is not computed.
         """
         sites = [site for site in self.sites if improves and self._hangs_on(row, site)]
         return {
@@ -299,7 +300,7 @@ class Evidence:
     # ---- rule 1 ----------------------------------------------------------------------------------
 
     def by_interval(self, row: ProposedRow, facts: dict[str, Any]) -> dict[str, Any]:
-        """The verdict on a row by the older rule, of which `row` gave the facts."""
+        """The verdict on a row by the oldest rule; facts: the result of `row`."""
         now, new, span = facts["now"], facts["proposed"], self._span(row)
         found = verdict(now["estimate"], new["estimate"], new["visits"], span)
         worst = verdict(now["bounds"][1], new["bounds"][0], new["visits"], span)
@@ -324,16 +325,16 @@ class Evidence:
 
 
 def may_turn(facts: Mapping[str, Any]) -> bool:
-    """Whether open reports could, at worst, take away the lead of what is proposed in a row."""
+    """Whether open reports could, at worst, remove the lead of the proposed action in a row."""
     now, new = facts["now"], facts["proposed"]
     open_ones = now["unsettled"] + new["unsettled"]
     return bool(open_ones > 0 and new["bounds"][0] - now["bounds"][1] <= 0)
 
 
 def what_is_left(last: dict[str, Any] | None, made: Proposal) -> dict[str, Any] | None:
-    """The evidence of a proposal that is what a decision left of the last one, which it keeps.
+    """The evidence kept by a proposal that is the remainder of the last one after a decision.
 
-    None if it is another one, or if the last one does not say how many reports it is of.
+    None if it is a different proposal, or if the last one does not say how many reports it used.
     """
     if last is None or "learned" not in last or last["told"] != made.told:
         return None
@@ -354,12 +355,12 @@ def what_is_left(last: dict[str, Any] | None, made: Proposal) -> dict[str, Any] 
 
 
 def _untried(row: ProposedRow, model: Model) -> list[int]:
-    """The proposed actions of a row of which a model has no visit there."""
+    """The proposed actions of a row that a model has never seen there."""
     return [a for a in row.law_proposed if model.visits[row.step, row.state, a] == 0]
 
 
 def _lead(row: ProposedRow, values: np.ndarray) -> float:
-    """How much better what is proposed is than what is played now, by values [H, S, A]."""
+    """How much better the proposed action is than the current one, by values [H, S, A]."""
     here = values[row.step, row.state]
     return _mean(row.law_proposed, here) - _mean(row.law_now, here)
 
@@ -369,5 +370,5 @@ def _mean(law: dict[int, float], values: np.ndarray) -> float:
 
 
 def _rounded(value: float) -> float:
-    """Nine digits, which the order of a sum does not reach."""
+    """Nine digits, so that the order of a sum does not matter."""
     return round(float(value), 9)

@@ -1,4 +1,4 @@
-"""Events as a file of text, and back: what an auditor takes along."""
+"""Write events to a text file that an auditor can take along, and read them back."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _COLUMNS = (*_HASHED, "hash")
 
 
 def export(ledger: Reading, path: Path, kind: str) -> None:
-    """Write the events, whole or not at all."""
+    """Write the events to a file, completely or not at all."""
     with replacing(path, private=True) as file:
         for line in exported(ledger, kind):
             file.write(line.encode())
 
 
 def exported(ledger: Reading, kind: str) -> Iterator[str]:
-    """The events as lines of text, read in pieces, so that a slow reader holds nothing up."""
+    """The events as lines of text, read in pieces, so that a slow reader blocks nobody."""
     require_word("kind", kind, ("jsonl", "csv"))
     total, _ = ledger.store.head()
     if kind == "csv":
@@ -71,7 +71,7 @@ def harmless(text: str) -> str:
 
 
 def is_export(address: str | Path) -> bool:
-    """Whether an address is a file of exported events, and no database."""
+    """Whether an address is a file of exported events rather than a database."""
     try:
         with open(address, "rb") as file:
             return file.read(1) == b"{"
@@ -108,7 +108,7 @@ class Exported:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object in which no field is there twice, as a person and a program may read two."""
+    """A JSON object in which no field occurs twice, since programs disagree on which one counts."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("it has a field twice")

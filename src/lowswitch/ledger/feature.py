@@ -15,9 +15,16 @@ _AS_TEXT = "write it as name, name:low..high or name:low..high:unit, such as age
 
 @dataclass(frozen=True)
 class Feature:
-    """A number that describes a case: what people call it, its range, and its unit.
+    """A number that describes a case.
 
-    low, high: a value outside of them is refused; None is no limit.
+    Parameters
+    ----------
+    name
+        Its name.
+    low, high
+        Its range: values outside are refused; None means no limit.
+    unit
+        Its unit.
     """
 
     name: str
@@ -27,7 +34,7 @@ class Feature:
 
     @classmethod
     def from_text(cls, text: str) -> Feature:
-        """A feature as the command line has it, such as age:18..90:years."""
+        """A feature in the notation of the command line, such as age:18..90:years."""
         name, _, rest = text.partition(":")
         span, _, unit = rest.partition(":")
         ends = span.split("..") if span.strip() else ["", ""]
@@ -38,7 +45,7 @@ class Feature:
         return cls(name.strip(), low, high, unit.strip())
 
     def require(self, value: float) -> None:
-        """The value lies in the range, or an error that names both."""
+        """Check that the value lies in the range; the error names both."""
         low = -math.inf if self.low is None else self.low
         high = math.inf if self.high is None else self.high
         if not low <= value <= high:
@@ -61,7 +68,7 @@ class Feature:
 
 
 def checked_features(given: int | Sequence[Any]) -> tuple[Feature, ...]:
-    """The features that were declared: as many as there are, names, or `Feature`s."""
+    """The declared features: a number of them, their names, or `Feature` objects."""
     if is_integer(given):
         assert isinstance(given, int)
         return tuple(Feature(str(i)) for i in range(require_count("features", given)))

@@ -1,14 +1,14 @@
 """The evidence of a proposal on features: the whole, kinds of cases, and single cases.
 
 A case's *usual* action is the one that a policy plays most often there. Regions are fitted to how
-usual actions change: on every second case, so that the other half can say how well they describe
-the change, and what it is worth there. Regions that were chosen and judged on the same cases would
-promise too much. In each region the whole law of actions counts. The words are by the rule of
-tables (`evidence.words`), with a region in the place of a row. UNTRIED is a region in which some
-action would be played more often that no logged case there was given.
+usual actions change: on every second case, so that the other half can judge how well they describe
+the change and what it is worth. Regions chosen and judged on the same cases would promise too much.
+In each region the whole law of actions counts. The words follow the rule for tables
+(`evidence.words`), with a region in place of a row. A region is UNTRIED if some action would be
+played more often there although no logged case in it received that action.
 
 Where a deployment is a protocol and a trial, regions, words and single cases are about the change
-of the protocol, and the trial is said by itself: to whom it gives what, and what that costs.
+of the protocol, and the trial is described separately: who receives what in it, and what it costs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FEW = 40  # cases, fewer than which are not halved
 
 
 class Laws(NamedTuple):
-    """How probable each action is in each case, by three policies [n, A]."""
+    """The probability of each action in each case under three policies [n, A]."""
 
     now: np.ndarray
     proposed: np.ndarray
@@ -45,7 +45,7 @@ class Laws(NamedTuple):
 
     @property
     def since(self) -> np.ndarray:  # [n, A]
-        """What has changed since the beginning."""
+        """The change since the beginning."""
         return np.asarray(self.proposed - self.initial)
 
     @classmethod
@@ -55,7 +55,7 @@ class Laws(NamedTuple):
 
 
 class TrialLaw(NamedTuple):
-    """What the proposed trial gives to each case, and how large it is."""
+    """What the proposed trial gives to each case, and how large the trial is."""
 
     now: float  # the share of the cases that are in the trial
     proposed: float
@@ -77,7 +77,7 @@ class TrialLaw(NamedTuple):
         return cls(now.share or 0.0, new.share, new.members, law, instead)
 
     def facts(self) -> dict[str, Any]:
-        """What is recorded of it."""
+        """The recorded facts about the trial."""
         return {
             "now": self.now,
             "proposed": self.proposed,
@@ -95,9 +95,9 @@ def judged_cases(
     seed: int,
     told: int,
 ) -> dict[str, Any]:
-    """What is recorded of a proposal; policies: deployed, proposed, and at the beginning.
+    """The recorded evidence of a proposal; policies: deployed, proposed, and initial.
 
-    Before the first case was learned, there are no regions.
+    There are no regions before the first case is learned.
     """
     known: dict[str, Any] = {"worth": None, "models": 0, "expected_false": None}
     if not len(cases.actions):
@@ -161,7 +161,7 @@ def kinds_of(cases: Cases, before: LinearPolicy | None, after: LinearPolicy) -> 
 
 
 def _halves(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The cases that choose regions, and those that judge them; of few cases all do both."""
+    """The cases that choose regions and those that judge them; with few cases, all do both."""
     everything = np.arange(n)
     return (everything, everything) if n < _FEW else (everything[::2], everything[1::2])
 
@@ -173,7 +173,7 @@ def _held_out(region: Region, judging: np.ndarray) -> np.ndarray:
 
 
 def _facts(cases: Cases, laws: Laws, region: Region, A: int) -> dict[str, Any]:
-    """What is counted in a region."""
+    """The counts in a region."""
     now, new = laws.now[region.cases], laws.proposed[region.cases]
     tries = np.bincount(cases.actions[region.cases], minlength=A)
     more = np.flatnonzero((new - now).mean(axis=0) >= _MORE)
@@ -194,7 +194,7 @@ def _facts(cases: Cases, laws: Laws, region: Region, A: int) -> dict[str, Any]:
 
 
 def _worth(posterior: CasePosterior, changes: dict[str, np.ndarray]) -> dict[str, Any]:
-    """What changes of the law of actions [n, A] are worth, by their names."""
+    """The worth of changes of the law of actions [n, A], by name."""
     weights, everything = posterior.weights(), np.arange(len(posterior.contexts))
     combined = {name: posterior.combined(change) for name, change in changes.items()}
     return {
@@ -211,7 +211,7 @@ def _judged(
     facts: list[dict[str, Any]],
     thresholds: dict[str, float],
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """How sure it is, and the cases that gain or lose most; regions get their words."""
+    """How certain the gain is, and which cases gain or lose most; adds the word of each region."""
     weights, change = posterior.weights(), posterior.combined(laws.change)  # [n, p]
     judging = _halves(len(cases.actions))[1]
     parts = [
@@ -263,7 +263,7 @@ def _note_sites(
 
 
 def _affected(cases: Cases, laws: Laws, draws: np.ndarray) -> list[dict[str, Any]]:
-    """The logged cases that are expected to change most; draws: the gain of each [n, MODELS]."""
+    """The logged cases expected to change most; draws: the gain of each [n, MODELS]."""
     expected = np.abs(draws.mean(axis=1))
     chosen = [int(i) for i in np.argsort(-expected, kind="stable")[:_MOST_CASES] if expected[i] > 0]
     return [
@@ -286,5 +286,5 @@ def _law(shares: np.ndarray) -> dict[str, float]:
 
 
 def _rounded(value: float) -> float:
-    """Nine digits, which the order of a sum does not reach."""
+    """Nine digits, so that the order of a sum does not matter."""
     return round(float(value), 9)

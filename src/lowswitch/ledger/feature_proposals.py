@@ -1,13 +1,14 @@
-"""The proposals of a run with features: a policy, and what it would change in recent contexts.
+"""The proposals of a run with features: a policy, and its changes in recent contexts.
 
-A policy on features has no rows; of a protocol and a trial either one may be approved alone. Its
-record holds the policy in full. Of each step it says how often each action is played in the newest
-contexts now and would be played, what the learner expects of both, and how often each action was
-learned from. The learner made the policy from these estimates, so they flatter it.
+A policy on features has no rows. If it has a protocol and a trial, either one may be approved
+alone. The record contains the full policy. For each step it states how often the deployed and the
+proposed policy play each action in the newest contexts, what the learner expects of both, and how
+often each action was learned from. The learner made the policy from these estimates, so they
+flatter it.
 
-Rule 2 judges a run of one step by the cases themselves: what the whole is worth, for which kinds of
-cases, and for which single cases (`feature_evidence`). Rule 1 has the estimates alone, and never
-says IMPROVE. It is the rule of runs with several steps, and of ledgers that keep no cases.
+Rule 2 judges a run of one step by the cases themselves: the worth of the whole policy, of kinds of
+cases, and of single cases (`feature_evidence`). Rule 1 uses the estimates alone and never says
+IMPROVE. It applies to runs with several steps and to ledgers that keep no cases.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class FeatureProposals:
         return worth
 
     def left(self, last: dict[str, Any] | None, made: LinearProposal) -> None:
-        """Nothing is left of a policy that was decided on."""
+        """A decision on a policy leaves nothing of it."""
 
     def read(self, payload: dict[str, Any]) -> LinearProposal:
         (row,) = payload["rows"]
@@ -164,10 +165,11 @@ class FeatureProposals:
         return [self.plays(policy, payload)]
 
     def effect(self, state: State, kind: str, decision: dict[str, Any]) -> dict[str, Any]:
-        """What a decision would change by kinds of cases, like a row of a proposal.
+        """The changes that a decision would make, by kinds of cases, in the form of a proposal's
+        row.
 
-        It is judged by the cases that are learned by now. `identity` names the policy that the
-        decision deploys; there is nothing else where no cases are kept.
+        It is judged by the cases learned so far. `identity` names the policy that the decision
+        deploys. If the ledger keeps no cases, that is the only entry.
         """
         after, found = self._after(state, kind, decision), dict[str, Any]()
         if isinstance(state.tally, CaseTally):
@@ -195,7 +197,7 @@ class FeatureProposals:
     # ---- reading ---------------------------------------------------------------------------------
 
     def labelled(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Without the policy itself, which `identity` names and the event holds."""
+        """The recorded row without the policy, which `identity` names and the event contains."""
         steps, actions = self.terms.labels["step"], self.terms.labels["action"]
         found = {name: fact for name, fact in row.items() if name != "policy"} | {
             "new_actions": [[steps[h], actions[a]] for h, a in row["new_actions"]],
@@ -213,7 +215,7 @@ class FeatureProposals:
         return self._named(found)
 
     def _named(self, found: dict[str, Any]) -> dict[str, Any]:
-        """What `judged_cases` found with the names of things."""
+        """The findings of `judged_cases` with labels."""
         named = dict[str, Any]()
         if "trial" in found:
             named["trial"] = found["trial"] | {"law": self._law(found["trial"]["law"])}
@@ -226,7 +228,7 @@ class FeatureProposals:
         return {self.terms.labels["action"][int(a)]: share for a, share in law.items()}
 
     def region(self, one: dict[str, Any]) -> dict[str, Any]:
-        """A recorded kind of cases with the names of things."""
+        """A recorded kind of cases with labels."""
         actions = self.terms.labels["action"]
         return (
             one
@@ -256,7 +258,9 @@ def _evidence(
     policies: tuple[LinearPolicy, LinearPolicy],
     visits: np.ndarray,
 ) -> dict[str, Any]:
-    """What a step plays now and would play, in the newest contexts; visits: of each action [A]."""
+    """The actions of a step now and as proposed, in the newest contexts; visits: of each action
+    [A].
+    """
     contexts, means = believed.contexts[step], believed.means(step)  # [n, R, d] and [n, A]
     now, new = (policy.propensities(contexts, step) for policy in policies)  # [n, A]
     changed = 0.5 * np.abs(now - new).sum(axis=1)
@@ -271,11 +275,11 @@ def _evidence(
 
 
 def _side(shares: np.ndarray, means: np.ndarray) -> dict[str, Any]:
-    """How often each action is played, and what is expected of that, by contexts [n, A]."""
+    """How often each action is played, and its expected reward, by contexts [n, A]."""
     law = {str(a): _mean(shares[:, a]) for a in range(shares.shape[1]) if shares[:, a].any()}
     return {"law": law, "estimate": _mean((shares * means).sum(axis=1))}
 
 
 def _mean(values: np.ndarray) -> float | None:
-    """The mean in nine digits, which the order of a sum does not reach; None without contexts."""
+    """The mean in nine digits, whatever the order of the sum; None without contexts."""
     return round(float(values.mean()), 9) if len(values) else None

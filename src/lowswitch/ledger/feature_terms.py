@@ -1,4 +1,6 @@
-"""The terms of a run whose states are vectors, which reports hold and policies are functions of."""
+"""The terms of a run whose states are vectors: reports contain them, policies are functions of
+them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 class FeatureTerms(Terms):
     """The declaration of a run whose contexts are vectors of numbers.
 
-    Rewards are learned in the units of the run, as a `FeatureLearner` takes them.
+    Rewards are learned in the units of the run, as `FeatureLearner` expects.
     """
 
     features: int
@@ -57,7 +59,7 @@ class FeatureTerms(Terms):
         policy: LinearPolicy | None,
         **others: Any,
     ) -> Self:
-        """The terms of a run, or an error that names what does not fit; others: `checked_parts`."""
+        """The terms of a run; the error names what does not fit. Other options: `checked_parts`."""
         if policy is not None and not isinstance(policy, LinearPolicy):
             raise LedgerError(
                 f"policy= of a ledger with features is a LinearPolicy, not {type(policy).__name__}"
@@ -103,7 +105,7 @@ class FeatureTerms(Terms):
 
     @functools.cached_property
     def shape(self) -> Shape:
-        """The sizes of what the learner learns."""
+        """The sizes that the learner needs."""
         return Shape.of(self.horizon, self.features, self.actions, self.shared)
 
     # ---- the learner -----------------------------------------------------------------------------
@@ -128,7 +130,7 @@ class FeatureTerms(Terms):
 
     @property
     def keeps_cases(self) -> bool:
-        """Whether the newest cases are kept, so that a proposal is judged by a model of them."""
+        """Whether the newest cases are stored, so that a model of them judges a proposal."""
         return self.about is not None and self.horizon == 1
 
     def tally(self, data: bytes | None = None) -> Tally:
@@ -154,7 +156,7 @@ class FeatureTerms(Terms):
         ended: str,
         propensities: Any = None,
     ) -> Report:
-        """Of one step, an episode may be a context, an action and a reward."""
+        """In a one-step run, an episode may be a context, an action and a reward."""
         if self.horizon == 1 and not isinstance(rewards, Sequence | np.ndarray):
             states, rewards = [states], [rewards]
             actions = None if actions is None else [actions]
@@ -176,7 +178,7 @@ class FeatureTerms(Terms):
     def _propensities(
         self, policy: LinearPolicy, vectors: list[np.ndarray], played: Sequence[int], given: Any
     ) -> tuple[float, ...]:
-        """How probable each action was: as the site says, or by the policy of its ticket."""
+        """The probability of each action: as the site reports it, or by its ticket's policy."""
         if given is None:
             laws = (policy.propensities(x[None], h)[0] for h, x in enumerate(vectors))
             return tuple(float(law[a]) for law, a in zip(laws, played, strict=True))
@@ -189,7 +191,7 @@ class FeatureTerms(Terms):
         return tuple(map(float, said))
 
     def vectors(self, step: int, context: Any) -> np.ndarray:  # [d], or [A, d]
-        """The features of a step, or an error that names the first wrong one."""
+        """The features of a step; the error names the first wrong one."""
         try:
             rows = self.shape.context(context)
         except (TypeError, ValueError) as error:
@@ -268,7 +270,9 @@ class FeatureTerms(Terms):
 
     @functools.cached_property
     def columns(self) -> tuple[Feature, ...]:
-        """The numbers of a context one after the other; where actions have their own, of each."""
+        """The numbers of a context as one list; if actions have their own features, for each
+        action.
+        """
         named = self.about or tuple(map(Feature, self.labels["feature"]))
         if self.shared:
             return named
@@ -334,7 +338,7 @@ class FeatureTerms(Terms):
         return policy.share
 
     def law(self, policy: LinearPolicy, context: Any, step: Any = 0) -> dict[str, float]:
-        """How probable each action is in a context."""
+        """The probability of each action in a context."""
         h = self.index("step", step)
         shares = policy.propensities(self.vectors(h, context)[None], h)[0].tolist()
         return dict(zip(self.labels["action"], shares, strict=True))
@@ -344,7 +348,8 @@ class FeatureTerms(Terms):
     ) -> dict[str, Any]:
         """What a policy gives to which kinds of the newest cases, or how two policies differ.
 
-        Where there is a trial, it is the protocol; `trial` then has the shares of the cases in it.
+        If the run has a trial, this describes the protocol, and `trial` has the shares of the
+        trial's cases.
         """
         tally, names = state.tally, self.labels["action"]
         gone = np.flatnonzero(~state.learner.actions_allowed.all(axis=0)).tolist()

@@ -1,4 +1,4 @@
-"""History of an old protocol from a CSV file: one line a step, with labels."""
+"""Import the history of an old protocol from a CSV file: one line per step, with labels."""
 
 from __future__ import annotations
 
@@ -49,10 +49,33 @@ def import_csv(
 ) -> ProposalView | None:
     """Learn the history in a CSV file before the first ticket; return the first proposal.
 
-    The file has a header and one line for each step: an identifier of the episode, the step, the
-    state, the action and the reward, and a date if there is one. Episodes are learned in the order
-    of their dates, else of their first lines. columns: the names that the file has for these. Every
-    episode must be whole. Nothing is imported unless everything can be.
+    The file has a header and one line per step: an identifier of the episode, the step, the state,
+    the action and the reward, and optionally a date. Episodes are learned in the order of their
+    dates, or else of their first lines. Every episode must be complete. Nothing is imported unless
+    everything can be.
+
+    Parameters
+    ----------
+    ledger
+        The ledger, before its first ticket.
+    path
+        The CSV file.
+    most
+        How many visits of each (step, state, action) count at most.
+    by
+        Who imports it.
+    attested
+        A statement that the old protocol chose actions by the state alone.
+    source
+        Where the data come from, by default the name of the file.
+    columns
+        The file's names for the columns, such as {"episode": "patient"}.
+    progress
+        A function that is told how far the import is.
+
+    See Also
+    --------
+    Ledger.add_history
     """
     place = Path(path)
     terms = ledger.tables()
@@ -72,7 +95,7 @@ def import_csv(
 def read_episodes(
     path: Path, terms: TableTerms, columns: dict[str, str], progress: bool | None
 ) -> list[list[Step]]:
-    """The episodes of a file in their order, or an error that names line and column."""
+    """The episodes of a file in order; an error names the line and the column."""
     unknown = columns.keys() - {*COLUMNS, *OPTIONAL}
     if unknown:
         raise LedgerError(f"there is no column {sorted(unknown)[0]!r} to name; they are {COLUMNS}")
@@ -146,7 +169,7 @@ def _value(name: str, cell: str, terms: TableTerms) -> Any:
 
 
 def _whole(steps: list[Step], terms: TableTerms, path: Path) -> list[Step]:
-    """The steps of one episode in order, if all are there."""
+    """The steps of one episode in order, if none is missing."""
     ordered = sorted(steps, key=lambda step: step.step)
     for wanted, step in enumerate(ordered):
         if step.step != wanted:

@@ -1,4 +1,4 @@
-"""What a run has learned, and the episodes that it has still to learn."""
+"""What a run has learned, and the episodes it has yet to learn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 256  # episodes that wait; learning so many takes a millisecond or two
 
 
 class Judged(NamedTuple):
-    """What a posterior said of a proposal."""
+    """The posterior's judgement on a proposal."""
 
     proposal: str  # its hash
     judgement: Judgement
@@ -29,7 +29,7 @@ class Judged(NamedTuple):
 
 
 class Due(NamedTuple):
-    """What was learned when a proposal became due, which may be in the middle of many episodes."""
+    """What had been learned when a proposal became due, possibly in the middle of a batch."""
 
     proposal: str  # its hash
     through: int  # the ticket that was learned last
@@ -39,10 +39,10 @@ class Due(NamedTuple):
 
 @dataclass
 class Lessons:
-    """The learner and the tally of a run, with the episodes that have their turn.
+    """The learner and the tally of a run, with the episodes that come next.
 
-    To learn one episode costs almost as much as to learn a hundred at once. So they are collected,
-    and learned when there are many, or when somebody looks at what they lead to.
+    Learning one episode costs almost as much as learning a hundred at once. So episodes are
+    collected and learned when there are many, or when somebody needs the result.
     """
 
     terms: Terms
@@ -61,22 +61,22 @@ class Lessons:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing can be proposed or deployed because of an episode that is learned.
+        """Whether no learned episode can lead to a proposal or a deployment.
 
-        So it is where a learner proposes only when it is asked, and no hold can end by itself.
+        This holds if the learner proposes only when asked and no hold can end by itself.
         """
         asked = asks(self.learner.algorithm.schedule)
         by_itself = asked is None or asked.dates is not None or self.learner.gate != "review"
         return not (by_itself or self.learner.acts_by_itself)
 
     def correct(self, correction: Callable[[], Lessons], *, at_once: bool = True) -> None:
-        """Let something else take the place of all that was learned, and of what has its turn.
+        """Replace everything that was learned, and everything that was to be learned next.
 
-        Each correction takes a replay. Where nothing is proposed from one to the next, the budget
-        and the gate that it takes over are the same, and the last one is enough. So it waits until
-        somebody looks, which is at once when it is written, and later when it is replayed. Only
-        where a proposal or a deployment may follow it must come first. at_once: False if another
-        correction follows with which it belongs together.
+        Each correction takes a replay. If nothing is proposed between two corrections, both leave
+        the same budget and gate, so the last one is enough. A correction therefore waits until
+        somebody needs the result: immediately when it is written, later when it is replayed. If a
+        proposal or a deployment may follow, it comes first. at_once: False if another correction
+        follows that belongs to it.
         """
         self.correction = correction
         self.numbers, self.sites, self.steps = [], [], []
@@ -91,13 +91,13 @@ class Lessons:
         self.deployed, self.judged, self.found, self.cases = made.deployed, None, None, None
 
     def copy(self) -> Lessons:
-        """The same, once all that waits is learned."""
+        """A copy, after learning everything that waits."""
         self.learn()
         learner, deployed = copy.deepcopy(self.learner), list(self.deployed)
         return Lessons(self.terms, learner, self.tally.copy(), deployed=deployed, due=self.due)
 
     def add(self, number: int, site: str, steps: Steps) -> None:
-        """Let the episode of a ticket be the next to be learned."""
+        """Queue the episode of a ticket."""
         self.numbers.append(number)
         self.sites.append(site)
         self.steps.append(steps)
@@ -105,7 +105,7 @@ class Lessons:
             self.learn()
 
     def learn(self) -> None:
-        """Learn what waits, in its order."""
+        """Learn the queued episodes in order."""
         if self.correction is not None:
             self._correct()
         if not self.steps:
@@ -126,7 +126,7 @@ class Lessons:
         self.numbers, self.sites, self.steps = [], [], []
 
     def learn_batch(self, sites: np.ndarray, batch: Batch) -> None:
-        """Learn episodes at once where nobody asks which of them made a proposal due."""
+        """Learn episodes at once if nobody asks which of them made a proposal due."""
         switch = self.learner.learn_checked(*batch)
         self.tally.add(sites, self.terms.places(batch), *batch[1:])
         if switch is not None:
@@ -135,11 +135,11 @@ class Lessons:
     def probabilities(
         self, made: Proposal, rows: Sequence[ProposedRow]
     ) -> dict[tuple[int, int], float]:
-        """How probable it is that each of these rows of a proposal alone makes the policy better.
+        """For each of these rows, the probability that it alone makes the policy better.
 
-        It is by the learner's posterior when the proposal became due; empty if it has none. What is
-        found is kept, because a proposal is looked at twice: when it is made, and when it is put on
-        record.
+        The learner's posterior at the time the proposal became due decides; empty if it has none.
+        The result is cached, because a proposal is judged twice: when it is made and when it is
+        recorded.
         """
         if self.judged is None or self.judged[0] != made.hash:
             found, posterior = dict[tuple[int, int], float](), self.posterior_of(made)
@@ -151,11 +151,11 @@ class Lessons:
         return self.judged[1]
 
     def worth(self, made: Proposal, tried: int, worse: float, *, rule: int) -> Judged | None:
-        """What a proposal and its rows are worth, by the posterior when it became due; None if the
-        learner has none.
+        """The worth of a proposal and its rows, by the posterior when it became due; None without
+        one.
 
-        tried, worse: as in `Judgement.row_worths`. rule: as in `Learner.evidence`. It is kept,
-        as above.
+        tried, worse: as in `Judgement.row_worths`. rule: as in `Learner.evidence`. The result is
+        cached, as above.
         """
         if self.found is None or self.found.proposal != made.hash:
             known = self.posterior_of(made)
@@ -167,13 +167,13 @@ class Lessons:
         return self.found
 
     def once(self, proposal: str, compute: Callable[[], Any]) -> Any:
-        """What was computed for the proposal with this hash, which is looked at twice."""
+        """The cached result for the proposal with this hash, which is judged twice."""
         if self.cases is None or self.cases[0] != proposal:
             self.cases = proposal, compute()
         return self.cases[1]
 
     def posterior_of(self, made: Any) -> Any:
-        """What the learner believed when a proposal became due: before the rest, or just now."""
+        """The learner's beliefs when a proposal became due: before the rest of a batch, or now."""
         if self.due is not None and self.due.proposal == made.hash:
             return self.due.posterior
         return self.learner.posterior()

@@ -1,4 +1,4 @@
-"""Ledger: a learner behind a board, with nothing lost and nothing changed without a decision."""
+"""Ledger: a learner behind a board. Nothing is lost, and nothing changes without a decision."""
 
 from __future__ import annotations
 
@@ -35,12 +35,25 @@ from lowswitch.ledger.writer import Writer, text
 
 
 class Ledger(Deciding):
-    """A run of one learner, kept in a database as the list of everything that happened.
+    """A run of one learner, stored in a database as the list of all its events.
 
-    Make one with `Ledger.create`, and open it with `Ledger.open`. Every method that changes
-    something returns only when that is on the disk. Several threads may use one object. Several
-    processes may write to one PostgreSQL; to a file, let one process write while others read. What
-    can be read of it is in `Reading`, and what happens within one transaction in `Writer`.
+    Create one with `Ledger.create` and open it with `Ledger.open`. Every method that changes
+    something returns only after the change is on the disk. Several threads may share one object.
+    Several processes may write to one PostgreSQL database; with a file, let one process write while
+    others read. `Reading` has the methods that read.
+
+    Parameters
+    ----------
+    store
+        The database.
+    terms
+        The declaration of the run.
+    read_only
+        Whether writing is refused.
+
+    See Also
+    --------
+    Client : the same methods for a ledger behind a URL.
     """
 
     def __init__(self, store: Store, terms: Terms, *, read_only: bool = False) -> None:
@@ -83,25 +96,86 @@ class Ledger(Deciding):
         clock: Callable[[int], str] | None = None,
         initial: Any = None,  # refused with the way out: a `Learner` calls policy= so
     ) -> Ledger:
-        """A new ledger, in a file or at postgresql://...#name.
+        """Create a ledger, in a file or at postgresql://...#name.
 
-        states, actions, steps: how many there are, or their labels. In the place of states,
-        features=d says that a context is d numbers: as many as there are, their names, or a
-        `Feature` each, with range and unit; a value outside of its range is refused. See
-        `FeatureLearner` for `shared`. rewards: their range. policy: what is deployed first, [H, S],
-        or a LinearPolicy. missing: what a report that never comes means. "drop" is for reports that
-        are lost whatever they would have said, "optimistic" learns the best from the step that was
-        not seen, and "hold" learns nothing that came later until it is settled. patience: an open
-        ticket is declared missing when so many later ones were issued. patience_days: and when it
-        is so many days old, not counting days before the run was last resumed. absorbing: the state
-        in which an episode that was terminated stays, unpaid. "optimistic", "hold" and absorbing
-        need states. thresholds: when a row of a proposal is called IMPROVE, LIKELY or WORSE; by
-        default {"improve": 0.05, "likely": 0.8, "worse": 0.2}. actions_allowed: a mask [H, S, A]
-        of the actions that may ever be deployed. name, words: what people call the run, and its
-        "episode", "step", "state", "action" and "reward", such as {"episode": "patient"}. quorum:
-        how many reviewers must agree before something is approved, forbidden, allowed again, rolled
-        back or resumed. forecast: a `Plan`, or lines (episodes, low, middle, high) in the units of
-        the rewards, which the console shows beside what happens.
+        `missing="optimistic"`, `missing="hold"` and `absorbing` need `states`.
+
+        Parameters
+        ----------
+        address
+            The path of a new file, or the address of a PostgreSQL database.
+        algorithm
+            The algorithm, such as `ls.few(deployments=10)`.
+        horizon
+            H, the number of steps per episode.
+        states
+            The number of states, or their labels.
+        features
+            In place of `states`: a context is d numbers. Give d, their names, or a `Feature` for
+            each, with its range and unit; a value outside its range is refused.
+        actions
+            The number of actions, or their labels.
+        episodes
+            K, the number of episodes that the learner is set up for.
+        shared
+            As in `FeatureLearner`.
+        steps
+            The labels of the steps, by default their numbers.
+        rewards
+            The smallest and the largest reward of a step.
+        actions_allowed
+            A mask [H, S, A] of the actions that may ever be deployed.
+        policy
+            The initial policy, [H, S] or a LinearPolicy.
+        missing
+            How to treat a report that never comes. "drop" ignores the episode; use it if reports
+            are lost regardless of their content. "optimistic" learns the best outcome for the step
+            that was not seen. "hold" learns nothing later until the report is settled.
+        gate
+            "review" makes every change a proposal; "open" deploys changes as the schedule allows.
+        patience
+            Declare an open ticket missing after `patience` later tickets were issued.
+        patience_days
+            Declare an open ticket missing after this many days, not counting days before the run
+            was last resumed.
+        absorbing
+            The state in which a terminated episode stays, without reward.
+        seed
+            The seed of posterior samples and of draws from a mixture.
+        thresholds
+            When a row of a proposal is called IMPROVE, LIKELY or WORSE; by default {"improve":
+            0.05, "likely": 0.8, "worse": 0.2}.
+        name
+            What people call the run.
+        words
+            What people call an "episode", "step", "state", "action" and "reward", such as
+            {"episode": "patient"}.
+        quorum
+            How many reviewers must agree before something is approved, forbidden, allowed again,
+            rolled back or resumed.
+        forecast
+            A `Plan`, or lines (episodes, low, middle, high) in the units of the rewards, which the
+            console shows beside the results.
+        by
+            Who creates the ledger.
+        clock
+            A function that returns the current time, for tests.
+        initial
+            Refused; the initial policy of a ledger is `policy`.
+
+        Returns
+        -------
+        Ledger
+            The new ledger.
+
+        Raises
+        ------
+        ValueError
+            If a declaration is invalid; the message names the value.
+
+        See Also
+        --------
+        Ledger.open
         """
         from lowswitch import __version__
 
@@ -145,7 +219,20 @@ class Ledger(Deciding):
 
     @classmethod
     def open(cls, address: str | Path, *, read_only: bool = False) -> Ledger:
-        """The ledger at an address; one that is only read may be written by others meanwhile."""
+        """Open the ledger at an address.
+
+        Parameters
+        ----------
+        address
+            The path of the file, or the address of a PostgreSQL database.
+        read_only
+            Open it for reading only. Others may write meanwhile.
+
+        Raises
+        ------
+        NotALedgerError
+            If the address holds no ledger, or one of a newer format.
+        """
         store = store_at(address, read_only=read_only)
         try:
             try:
@@ -169,11 +256,41 @@ class Ledger(Deciding):
     # ---- sites -----------------------------------------------------------------------------------
 
     def ask(self, site: str, request: str) -> Issued:
-        """A ticket to play one episode; the same site and request always get the same one."""
+        """Issue a ticket to play one episode.
+
+        The same site and request always get the same ticket.
+
+        Parameters
+        ----------
+        site
+            The name of the site.
+        request
+            The site's own name for the episode, such as a patient number.
+
+        Returns
+        -------
+        Issued
+            The ticket, with the policy to follow.
+
+        Raises
+        ------
+        FrozenError
+            If the run is paused.
+        EndedError
+            If the run has ended.
+        """
         return self.ask_many(site, [request])[0]
 
     def ask_many(self, site: str, requests: Sequence[str]) -> list[Issued]:
-        """A ticket for each of these requests, in one transaction."""
+        """Issue a ticket for each of these requests, in one transaction.
+
+        Parameters
+        ----------
+        site
+            The name of the site.
+        requests
+            The site's own names for the episodes.
+        """
         text("site", site)
         for request in requests:
             text("request", request)
@@ -191,9 +308,14 @@ class Ledger(Deciding):
     def ask_each(
         self, pairs: Sequence[tuple[str, str]], *, whole: bool = True
     ) -> list[Issued | LedgerError]:
-        """A ticket for each (site, request) in one transaction, or why it is refused.
+        """Issue a ticket for each (site, request) in one transaction, or return why it is refused.
 
-        whole: with their policies.
+        Parameters
+        ----------
+        pairs
+            Pairs of a site and a request.
+        whole
+            Whether the tickets include their policies.
         """
         found = list[StoredTicket | LedgerError]()
         with self._writing() as writer:
@@ -225,18 +347,44 @@ class Ledger(Deciding):
         site: str | None = None,
         propensities: Any = None,
     ) -> Told:
-        """Report what came of a ticket; the same report again gets the same answer.
+        """Report the outcome of a ticket; the same report again gets the same answer.
 
-        With features, the states are the vectors of each step, as `Learner.tell` takes them; of one
-        step, a vector, an action and a reward may come without lists around them. The propensity of
-        each action is recorded with it: by the ticket's policy, unless propensities= says how
-        probable the actions were by another policy that chose them.
+        States and actions are labels (text) or positions (whole numbers from 0 on). A number that
+        is also the label of another position is refused.
 
-        States and actions are labels, which are text, or positions, which are whole numbers from 0
-        on. A number that is also the label of another position is refused. Actions that are None
-        are those of the policy that the ticket was issued with. ended: "whole"; "truncated", if it
-        was not seen to its end; or "terminated", if it ended early in the absorbing state. site:
-        refuse a ticket of another one.
+        Parameters
+        ----------
+        ticket
+            The ticket, or its name.
+        states
+            One state per step. With features, the vectors of the steps, as in `Learner.tell`; in a
+            one-step run, a vector, an action and a reward may come without lists.
+        actions
+            One action per step. If this is None, the actions of the ticket's policy are filled in.
+        rewards
+            One reward per step, in the run's units.
+        ended
+            "whole"; "truncated" if the end was not observed; "terminated" if the episode ended
+            early in the absorbing state.
+        site
+            Refuse the report if the ticket belongs to another site.
+        propensities
+            With features, the probability of each action if another policy chose it. By default it
+            is the probability under the ticket's policy.
+
+        Returns
+        -------
+        Told
+            The receipt, with the number of the event.
+
+        Raises
+        ------
+        UnknownTicketError
+            If no such ticket was issued.
+        ConflictError
+            If a different report of this ticket is on record.
+        ExpiredError
+            If the ticket was declared missing before.
         """
         answer = self.tell_many(
             [
@@ -257,9 +405,17 @@ class Ledger(Deciding):
 
     @planned_first
     def tell_many(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
-        """Report on many tickets in one transaction: for each the answer, or why it is refused.
+        """Report on many tickets in one transaction.
 
-        A report is the arguments of `tell` by their names.
+        Parameters
+        ----------
+        reports
+            For each ticket, the arguments of `tell` by name.
+
+        Returns
+        -------
+        list
+            For each report its receipt, or the error that refused it.
         """
         answers: list[Told | LedgerError] = []
         with self._writing() as writer:
@@ -287,10 +443,21 @@ class Ledger(Deciding):
         rewards: Sequence[Any] = (),
         request: str | None = None,
     ) -> None:
-        """Declare that no report will come; what was seen before it was lost may be given.
+        """Declare that no report will come.
 
-        request: a name of your own for this. Sent again under its name, it is done once: so it is
-        with everything that operators and reviewers do.
+        Parameters
+        ----------
+        ticket
+            The ticket, or its name.
+        reason
+            The reason, for the record.
+        by
+            Who declares it.
+        states, actions, rewards
+            The steps that were observed before the rest was lost.
+        request
+            Your own name for this command. Sent again under the same name, it is carried out once;
+            this holds for every command of operators and reviewers.
         """
         text("reason", reason)
         asked = {"ticket": ticket, "reason": reason, "seen": [states, actions, rewards]}
@@ -301,7 +468,19 @@ class Ledger(Deciding):
     def missing_many(
         self, tickets: Sequence[str], reason: str, *, by: str, request: str | None = None
     ) -> None:
-        """Declare that no report will come for any of these tickets, in one transaction."""
+        """Declare that no report will come for any of these tickets, in one transaction.
+
+        Parameters
+        ----------
+        tickets
+            The tickets, or their names.
+        reason
+            The reason, for the record.
+        by
+            Who declares it.
+        request
+            Your own name for this command; see `missing`.
+        """
         text("reason", reason)
         if not tickets:
             raise LedgerError("no ticket is selected; select those whose reports will never come")
@@ -328,9 +507,21 @@ class Ledger(Deciding):
     ) -> Told:
         """Correct the report of a ticket, or enter one that came too late.
 
-        What was learned becomes what it would be with the right report from the start, which takes
-        a replay. What was decided stays decided. A report that is on record as it is changes
-        nothing.
+        The learner becomes what it would be if the right report had come first, which takes a
+        replay. Past decisions stay. A report that is already on record changes nothing.
+
+        Parameters
+        ----------
+        ticket
+            The ticket, or its name.
+        states, actions, rewards, ended, propensities
+            The right report, as in `tell`.
+        by
+            Who corrects it.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `missing`.
         """
         asked = {"ticket": ticket, "reason": reason, "report": [states, actions, rewards, ended]}
         asked |= {} if propensities is None else {"propensities": propensities}
@@ -350,8 +541,18 @@ class Ledger(Deciding):
     ) -> list[Told]:
         """Correct many reports in one transaction: all of them, or none if one is refused.
 
-        A report is the arguments of `tell` by their names. All of them together take one replay,
-        and lead to at most one proposal.
+        Together they take one replay and lead to at most one proposal.
+
+        Parameters
+        ----------
+        reports
+            For each ticket, the arguments of `tell` by name.
+        by
+            Who corrects them.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `missing`.
         """
         asked = {"reports": list(reports), "reason": reason}
         with self._writing(self._named("amended", by, request, asked)) as writer:
@@ -372,11 +573,24 @@ class Ledger(Deciding):
     def propose(
         self, *, by: str, early: bool = False, request: str | None = None
     ) -> ProposalView | None:
-        """Let the learner propose what it would change now, for a board that meets.
+        """Ask the learner for a proposal now, for example because the board meets.
 
-        None if that is nothing; `status().nothing_because` says why. A learner with dates to come
-        proposes by itself on these. Where its budget has none to spare for a proposal before them,
-        that is refused. early: let it propose all the same, which is on record.
+        A learner with scheduled dates proposes by itself on them. If its budget has no proposal to
+        spare before the next date, the request is refused unless `early` is set.
+
+        Parameters
+        ----------
+        by
+            Who asks.
+        early
+            Propose even if a later date then goes without a proposal. This is recorded.
+        request
+            Your own name for this command; see `missing`.
+
+        Returns
+        -------
+        ProposalView or None
+            The proposal. None if there is nothing to change; `status().nothing_because` says why.
         """
         with self._writing(self._named("met", by, request, {"early": early})) as writer:
             if writer.done is None:
@@ -391,9 +605,18 @@ class Ledger(Deciding):
     def freeze(
         self, *, by: str, reason: str, request: str | None = None, role: str = OPERATOR
     ) -> None:
-        """Stop the run: no ticket is issued, nothing is learned or decided until `thaw`.
+        """Pause the run: no tickets, no learning and no decisions until `thaw`.
 
-        role: "operator" or "reviewer", as it is recorded; either can stop the run alone.
+        Parameters
+        ----------
+        by
+            Who pauses it.
+        reason
+            The reason, shown to everybody who is refused.
+        request
+            Your own name for this command; see `missing`.
+        role
+            "operator" or "reviewer", for the record; either can pause the run alone.
         """
         with self._writing(self._named("frozen", by, request, {"reason": reason})) as writer:
             if writer.done is not None:
@@ -404,10 +627,21 @@ class Ledger(Deciding):
             writer.add(by, _stopping(role), "frozen", {"reason": text("reason", reason)})
 
     def extend(self, more: int, *, by: str, reason: str, request: str | None = None) -> None:
-        """Let more tickets be issued than were declared.
+        """Allow more tickets than were declared.
 
-        They follow the deployed policy, and their reports are on record. They are not learned from:
-        bonus, schedule and budget of the learner were worked out for the declared number.
+        They follow the deployed policy. Their reports are recorded but not learned from, because
+        bonus, schedule and budget were computed for the declared number.
+
+        Parameters
+        ----------
+        more
+            How many additional tickets.
+        by
+            Who extends the run.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `missing`.
         """
         payload = {"more": require_count("more", more), "reason": text("reason", reason)}
         with self._writing(self._named("extended", by, request, payload)) as writer:
@@ -417,9 +651,18 @@ class Ledger(Deciding):
 
     @planned_first
     def end(self, *, by: str, reason: str, request: str | None = None) -> None:
-        """End the run for good: no more tickets, proposals and decisions.
+        """End the run permanently: no more tickets, proposals or decisions.
 
-        What is open can still be told, declared missing or amended.
+        Open tickets can still be reported, declared missing or amended.
+
+        Parameters
+        ----------
+        by
+            Who ends it.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `missing`.
         """
         payload = {"reason": text("reason", reason)}
         with self._writing(self._named("ended", by, request, payload)) as writer:
@@ -440,8 +683,21 @@ class Ledger(Deciding):
     ) -> int:
         """Let at most this share of the cases enter the trial from now on; return the version.
 
-        It is allowed at any time, also with the budget spent. 0 ends the trial. A pending proposal
-        is withdrawn and made again. role: see `freeze`.
+        This is allowed at any time, even if the budget is spent. A pending proposal is withdrawn
+        and made again.
+
+        Parameters
+        ----------
+        share
+            The largest share; 0 ends the trial.
+        by
+            Who limits it.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `missing`.
+        role
+            "operator" or "reviewer", for the record.
         """
         text("reason", reason)
         asked = {"share": share, "reason": reason}
@@ -476,12 +732,28 @@ class Ledger(Deciding):
         by: str,
         attested: str,
     ) -> ProposalView | None:
-        """Learn whole episodes that the old protocol played, before the first ticket.
+        """Learn complete episodes of the old protocol, before the first ticket.
 
-        They must come from a policy that looked at the state alone, which `by` attests in words.
-        most: how many visits of each (step, state, action) count. Return the first proposal, or
-        None: where the budget has none to spare for one before the first date, it comes then. The
-        same episodes again are not learned twice.
+        The old protocol must have chosen actions by the state alone, which `by` attests. The same
+        episodes are not learned twice.
+
+        Parameters
+        ----------
+        states, actions, rewards
+            The episodes, [B, H] each, as labels or positions.
+        source
+            Where the data come from, for the record.
+        most
+            How many visits of each (step, state, action) count at most.
+        by
+            Who adds them.
+        attested
+            The attestation, in words.
+
+        Returns
+        -------
+        ProposalView or None
+            The first proposal. None if the budget has none to spare before the first date.
         """
         with self._writing() as writer:
             episodes = self.terms.history(states, actions, rewards)
@@ -504,15 +776,15 @@ class Ledger(Deciding):
     # ---- writing ---------------------------------------------------------------------------------
 
     def save_snapshot(self) -> None:
-        """Keep the state, so that opening is fast; this happens by itself now and then.
+        """Store the state, so that the ledger opens quickly. This also happens automatically.
 
-        An event says its hash, without which it is not used.
+        An event records the snapshot's hash; without that event the snapshot is not used.
         """
         with self._writing() as writer:
             self.store.add_snapshot(writer.bind_snapshot())
 
     def close(self) -> None:
-        """Let go of the database, after a snapshot if opening would take a while without it."""
+        """Close the database, after a snapshot if opening would be slow without one."""
         with self._lock:
             state = self._state
             if not self.read_only and state is not None and is_worth_it(state):
@@ -522,7 +794,7 @@ class Ledger(Deciding):
 
     @contextmanager
     def _writing(self, request: Request | None = None) -> Iterator[Writer]:
-        """One transaction: what is written, and what follows from it."""
+        """One transaction: the given events, and the events that follow from them."""
         if self.read_only:
             raise errors.ReadOnlyError(
                 "this ledger was opened for reading; open it without read_only"
@@ -550,7 +822,7 @@ class Ledger(Deciding):
                     self.store.add_snapshot(writer.snapshot)  # if there is room: nothing needs it
 
     def _commit(self, writer: Writer, base: tuple[int, str]) -> None:
-        """Store what was worked out before the transaction, unless others have written since."""
+        """Store the result computed before the transaction, unless others have written since."""
         if writer.events:
             with self.store.transaction():
                 if self.store.head() != base:
@@ -559,7 +831,7 @@ class Ledger(Deciding):
 
 
 def _stopping(role: str) -> str:
-    """The role of somebody who stops something."""
+    """The role of the person who stops something."""
     if role not in (REVIEWER, OPERATOR):
         raise LedgerError(f"role must be {REVIEWER!r} or {OPERATOR!r}, not {role!r}")
     return role

@@ -1,4 +1,4 @@
-"""What a ledger or a CSV file logged, for `lowswitch.evaluate` and `lowswitch.compare_arms`."""
+"""The data that a ledger or a CSV file logged, for `lowswitch.evaluate` and `compare_arms`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,22 @@ from lowswitch.ledger.table_terms import TableTerms
 def logged_episodes(ledger: Reading, *, after: int = 0) -> Episodes:
     """The reported episodes of a ledger in the order of their tickets, with exact propensities.
 
-    A version is a mixture of which one policy plays an episode, so the propensity of an action is
-    that of `mixture_propensities`. after: only tickets with a larger number; of a proposal, use
-    `proposal.through`, because a policy must not be evaluated on what it was learned from. Missing
-    and truncated reports are left out and counted, and so are reports of actions that the ticket's
-    version does not play. Imported history has no propensities and is not among them.
+    A version is a mixture, and one of its policies plays each episode; `mixture_propensities`
+    computes the propensities. Missing and truncated reports are left out and counted, as are
+    reports of actions that the ticket's version does not play. Imported history has no propensities
+    and is left out.
+
+    Parameters
+    ----------
+    ledger
+        The ledger.
+    after
+        Only tickets with a larger number. To evaluate a proposal, use `proposal.through`, because a
+        policy must not be evaluated on the data it was learned from.
+
+    See Also
+    --------
+    evaluate
     """
     if not isinstance(ledger.terms, TableTerms):
         raise LedgerError("this ledger is of a run with features; logged_cases reads its reports")
@@ -43,9 +54,16 @@ def logged_episodes(ledger: Reading, *, after: int = 0) -> Episodes:
 
 
 def logged_cases(ledger: Reading, *, after: int = 0) -> Log:
-    """The reported cases of a ledger with features and one step, in the order of their tickets.
+    """The reported cases of a one-step ledger with features, in the order of their tickets.
 
-    The propensities are the recorded ones. after: see `logged_episodes`.
+    The propensities are the recorded ones.
+
+    Parameters
+    ----------
+    ledger
+        The ledger.
+    after
+        Only tickets with a larger number; see `logged_episodes`.
     """
     terms = ledger.vectors()
     if terms.horizon != 1:
@@ -63,7 +81,13 @@ def logged_cases(ledger: Reading, *, after: int = 0) -> Log:
 
 
 def logged_batches(ledger: Reading) -> Batches:
-    """The cases of a ledger of one step, in batches by their version, for `compare_arms`."""
+    """The cases of a one-step ledger in batches by version, for `compare_arms`.
+
+    Parameters
+    ----------
+    ledger
+        The ledger.
+    """
     if ledger.terms.horizon != 1:
         raise LedgerError(
             f"episodes of this ledger have {ledger.terms.horizon} steps; pairs of arms are compared"
@@ -90,11 +114,23 @@ def logged_csv(
     rewards: tuple[float, float] = (0.0, 1.0),
     columns: dict[str, str] | None = None,
 ) -> Episodes:
-    """The episodes of a CSV file with one line for each step; see `import_csv` for its columns.
+    """The episodes of a CSV file with one line per step; see `import_csv` for its columns.
 
-    A column `propensity` says how probable each action was, given the episode up to it; without it,
-    evaluate with behaviour="estimated". states, actions: how many there are, or their labels.
-    rewards: the range of a reward.
+    A column `propensity` has the probability of each action, given the episode up to it. Without
+    it, evaluate with `behaviour="estimated"`.
+
+    Parameters
+    ----------
+    path
+        The CSV file.
+    horizon
+        H, the number of steps per episode.
+    states, actions
+        How many there are, or their labels.
+    rewards
+        The smallest and the largest reward.
+    columns
+        The file's names for the columns.
     """
     terms = _terms_of(horizon, states, actions, rewards)
     found = read_episodes(Path(path), terms, columns or {}, None)
@@ -117,7 +153,7 @@ def _terms_of(
     actions: int | Sequence[str],
     rewards: tuple[float, float],
 ) -> TableTerms:
-    """Terms that only name things: nothing is run by them."""
+    """Terms that only provide names; no run uses them."""
     return TableTerms.declared(
         few(deployments=1),
         horizon=horizon,
@@ -139,9 +175,9 @@ def _terms_of(
 def _reports(
     ledger: Reading, after: int
 ) -> tuple[list[tuple[int, list[int], list[int], list[float]]], int]:
-    """Version, states, actions and rewards of each usable report, and how many others there are.
+    """Version, states, actions and rewards of each usable report, and the number of the others.
 
-    After the end of a terminated episode the action is -1.
+    The action is -1 after the end of a terminated episode.
     """
     H, found = ledger.terms.horizon, list[tuple[int, list[int], list[int], list[float]]]()
     reports, left_out = _whole_reports(ledger, after)
@@ -155,7 +191,7 @@ def _reports(
 
 
 def _whole_reports(ledger: Reading, after: int) -> tuple[list[tuple[int, dict[str, Any]]], int]:
-    """The version and the payload of each usable report, and how many others there are.
+    """The version and the payload of each usable report, and the number of the others.
 
     A corrected report counts as corrected.
     """

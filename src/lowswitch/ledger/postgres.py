@@ -1,7 +1,7 @@
 """A ledger in PostgreSQL, for when one machine is not enough.
 
-A ledger has a schema of its own. A writer takes the schema's advisory lock before it looks at the
-last event, so that events become visible in the order of their numbers.
+Each ledger has its own schema. A writer takes the schema's advisory lock before it reads the last
+event, so events become visible in the order of their numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PASSWORD_FILE = "LOWSWITCH_PASSWORD_FILE"  # the variable that names it
 
 
 def _password() -> str | None:
-    """The password of the database from a file, if there is one; else libpq looks for it."""
+    """The database password from a file, if there is one; otherwise libpq looks for it."""
     if not (path := os.environ.get(_PASSWORD_FILE)):
         return None
     try:
@@ -56,7 +56,7 @@ def _schema(name: str) -> str:
 
 
 class PostgresStore(Store):
-    """A connection to the schema of a ledger; one that was lost is made anew."""
+    """A connection to the schema of a ledger; reconnects if it is lost."""
 
     # No JSON of PostgreSQL, which refuses \u0000. Quotes within a text are escaped.
     kind_in_body = """substring(body from '"[a-z]+","([a-z_]+)",[{]')"""
@@ -114,7 +114,7 @@ class PostgresStore(Store):
 
     @property
     def connection(self) -> Any:
-        """The connection, made where there is none or where it was lost."""
+        """The connection, opened if there is none or if it was lost."""
         import psycopg
 
         if self._connection is None or self._connection.closed:
@@ -131,7 +131,7 @@ class PostgresStore(Store):
         return self._connection
 
     def _require_options(self) -> None:
-        """Refuse options that libpq cannot read; its own words would repeat the password."""
+        """Refuse options that libpq cannot read; its own error would repeat the password."""
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
 
@@ -175,7 +175,7 @@ class PostgresStore(Store):
                 yield from cursor
 
     def oddities(self) -> list[str]:
-        """What would change rows behind the ledger's back: triggers and rules; and other tables."""
+        """Triggers and rules that could change rows unnoticed, and unknown tables."""
         relation = "c.oid IN (SELECT oid FROM pg_class WHERE relnamespace = ?::regnamespace)"
         triggers = self.execute(
             "SELECT 'trigger', tgname FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid"
@@ -199,7 +199,7 @@ class PostgresStore(Store):
         return [f"its schema has {what}" for what in foreign + self._lost(relation)]
 
     def _lost(self, relation: str) -> list[str]:
-        """What keeps rows from being there twice, or from being seen, and was changed."""
+        """Missing unique indexes and row security, which would duplicate or hide rows."""
         unique = {
             name
             for (name,) in self.execute(

@@ -1,4 +1,4 @@
-"""What can be read of a ledger: its state, its events, and the answers made from them."""
+"""Everything that can be read from a ledger: its state, its events, and answers made from them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,17 @@ _QUICK = 5000  # events that are replayed while somebody waits for a page
 
 
 class Reading:
-    """The part of a ledger that changes nothing."""
+    """The read-only part of a ledger.
+
+    Parameters
+    ----------
+    store
+        The database.
+    terms
+        The declaration of the run.
+    read_only
+        Whether writing is refused.
+    """
 
     def __init__(self, store: Store, terms: Terms, *, read_only: bool = False) -> None:
         self.store, self.terms, self.read_only = store, terms, read_only
@@ -64,7 +74,7 @@ class Reading:
         self._corrections = Corrections(self.events, self._amended, self._bound_snapshots)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         with self._lock:
             self.store.close()
 
@@ -83,18 +93,32 @@ class Reading:
 
     @property
     def policy(self) -> Any:
-        """What is deployed, read-only: tables [members, H, S], or a LinearPolicy."""
+        """The deployed policy, read-only: tables [members, H, S], or a LinearPolicy."""
         return self.policy_of(self.version)
 
     def policy_of(self, version: int) -> Any:
-        """What a version plays, read-only: tables [members, H, S], or a LinearPolicy."""
+        """The policy of a version, read-only: tables [members, H, S], or a LinearPolicy.
+
+        Parameters
+        ----------
+        version
+            The number of the version.
+        """
         versions = self._ready().versions
         if not (isinstance(version, int) and 1 <= version <= len(versions)):
             raise LedgerError(f"there is no version {version!r}; they are 1 to {len(versions)}")
         return self.terms.shown(versions[version - 1])
 
     def policy_json(self, version: int | None = None, member: int | None = None) -> dict[str, Any]:
-        """A version as JSON can hold it, by default the deployed one: all of it, or one table."""
+        """A version as plain JSON values: all of it, or one table.
+
+        Parameters
+        ----------
+        version
+            The number of the version, by default the deployed one.
+        member
+            The number of a table; by default all.
+        """
         number = self.version if version is None else version
         self.policy_of(number)  # or an error
         return {"version": number} | self.terms.to_json(self._ready().versions[number - 1], member)
@@ -104,7 +128,18 @@ class Reading:
     ) -> dict[str, Any]:
         """The action of a ticket in a context, by its label, and its exact propensity.
 
-        It is what `Ledger.ask` gives a site to work out for itself; nothing is recorded.
+        A site can compute the same from the ticket of `Ledger.ask`. Nothing is recorded.
+
+        Parameters
+        ----------
+        ticket
+            The ticket, or its name.
+        context
+            The features of the case.
+        step
+            The step, from 0.
+        site
+            Refuse a ticket of another site.
         """
         found = self.tickets_named([ticket])
         if not found or site not in (None, found[0].site):
@@ -113,13 +148,24 @@ class Reading:
         return self.terms.act(policy, found[0].number, context, step)
 
     def law(self, context: Any, *, step: Any = 0) -> dict[str, float]:
-        """How probable each action is in a context by the deployed policy; features only."""
+        """The probability of each action in a context under the deployed policy; features only.
+
+        Parameters
+        ----------
+        context
+            The features of the case.
+        step
+            The step, from 0.
+        """
         return self.vectors().law(self._ready().versions[-1], context, step)
 
     def kinds(self, before: int | None = None, after: int | None = None) -> dict[str, Any]:
-        """What the deployed policy gives to which kinds of cases; with features only.
+        """What the deployed policy gives to which kinds of cases; features only.
 
-        before, after: in which kinds of cases these two versions differ.
+        Parameters
+        ----------
+        before, after
+            Two versions, to see in which kinds of cases they differ.
         """
         terms = self.vectors()
         with self._lock:
@@ -147,12 +193,14 @@ class Reading:
 
     @property
     def actions_allowed(self) -> np.ndarray:  # [H, S, A], or [H, A] with features
-        """What may be deployed: what was declared, less what was rejected for ever."""
+        """The actions that may be deployed, [H, S, A]: the declared ones without the forbidden
+        ones.
+        """
         with self._lock:
             return self._ready().learner.actions_allowed
 
     def proposal(self) -> ProposalView | None:
-        """What waits for a decision, or None."""
+        """The pending proposal, or None."""
         pending = self._ready().pending
         if pending is None:
             return None
@@ -163,7 +211,7 @@ class Reading:
         raise StorageError("the pending proposal is not found among the events; verify says why")
 
     def proposals(self) -> list[ProposalView]:
-        """All proposals with what was decided on them, in their order."""
+        """All proposals in order, with the decisions on them."""
         return list(views.proposals(self))
 
     def deployed(self) -> tuple[Any, bool]:
@@ -172,11 +220,18 @@ class Reading:
         return self.terms.shown(policy), self.terms.share(policy) is not None
 
     def worth(self, rows: Any = None, *, wait: bool = True) -> dict[str, Any] | None:
-        """What the pending proposal is worth if only these rows (step, state) change, by default
-        all, in the run's units of reward.
+        """The worth of the pending proposal if only these rows change, in the run's units of
+        reward.
 
-        It is by what the learner believed when the proposal became due. None if nothing waits, or
-        if the learner keeps no model. wait: otherwise None, too, if that would take a long replay.
+        It uses the learner's beliefs when the proposal became due. None if no proposal is pending,
+        or if the learner keeps no model.
+
+        Parameters
+        ----------
+        rows
+            Rows (step, state), by default all.
+        wait
+            Whether to wait for a long replay; otherwise the result is None if one is needed.
         """
         with self._lock:
             state = self._ready()
@@ -189,34 +244,50 @@ class Reading:
             return proposals.in_units(judgement.worth(proposals.keys(chosen)).facts())
 
     def proposal_of(self, name: str) -> ProposalView | None:
-        """The proposal with this hash, pending or not; None if there is none."""
+        """The proposal with this hash, pending or not; None if it does not exist.
+
+        Parameters
+        ----------
+        name
+            The hash, or its first 8 characters.
+        """
         with self._lock:
             return next((one for one in views.proposals(self, name=name)), None)
 
     def other_changes(
         self, changes: Sequence[tuple[int, int, int]]
     ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-        """The evidence of changes of the protocol that nobody proposed, such as those of a veto,
-        and what they are worth together.
+        """The evidence for changes of the protocol that nobody proposed, such as a veto, and their
+        joint worth.
 
-        changes: step, state and new action of each, as positions. The rows are like those of a
-        proposal, without a verdict. All gains are by what the learner believes now, and None if it
-        keeps no model or a very large one.
+        The rows look like the rows of a proposal, without a verdict. Gains use the learner's
+        current beliefs; they are None if it keeps no model or a very large one.
+
+        Parameters
+        ----------
+        changes
+            Step, state and new action of each, as positions.
         """
         with self._lock:
             return self.terms.proposals.others(self._ready(), changes)
 
     def effect(self, kind: str, decision: dict[str, Any]) -> dict[str, Any]:
-        """What a decision would change by kinds of cases, like a row of a proposal; with features.
+        """The changes that a decision would make by kinds of cases, in the form of a proposal's
+        row.
 
-        kind: approved, vetoed, rolled_back or capped. decision: the payload of its event.
+        Parameters
+        ----------
+        kind
+            approved, vetoed, rolled_back or capped.
+        decision
+            The payload of its event.
         """
         proposals = self.vectors().proposals
         with self._lock:
             return proposals.effect(self._ready(), kind, decision)
 
     def _judgement_of(self, state: State, wait: bool) -> Judgement | None:
-        """The posterior on the pending proposal, which is kept until there is another one."""
+        """The posterior on the pending proposal, cached until there is another one."""
         made = state.learner.proposal()
         assert made is not None
         key = made.hash, state.amended_at
@@ -226,11 +297,11 @@ class Reading:
         return None if self._judged is None else self._judged[1]
 
     def versions(self) -> list[Version]:
-        """All versions, in their order."""
+        """All versions, in order."""
         return views.versions(self)
 
     def status(self) -> Status:
-        """Where the run stands; the counts of tickets are one query."""
+        """The current state of the run; counting the tickets takes one query."""
         with self._lock:
             state = self._ready()
             found = views.status(state, self.store.counts())
@@ -245,7 +316,7 @@ class Reading:
         return {"by": event.actor, "time": event.time, "reason": event.payload["reason"]}
 
     def _behind(self, state: State, waiting: int) -> str | None:
-        """Which ticket the reports that wait are waiting for, in words."""
+        """Which ticket the waiting reports are waiting for, in words."""
         if not waiting:
             return None
         blocking = self.store.ticket_numbered(state.through + 1)
@@ -266,10 +337,21 @@ class Reading:
         after: int = 0,
         part: str = "",
     ) -> list[TicketView]:
-        """The first tickets of a status, and of a site, with the time when they were asked for.
+        """The first tickets with a status and of a site, with the time when they were issued.
 
-        status: None for every one. after, part: only tickets with a larger number, and those in
-        whose request these characters are, with which the ticket begins, or whose number it is.
+        Parameters
+        ----------
+        status
+            The status, or None for every one.
+        site
+            Only tickets of this site.
+        most
+            At most this many.
+        after
+            Only tickets with a larger number.
+        part
+            Only tickets whose request contains these characters, which begin with them, or whose
+            number they are.
         """
         if status is not None:
             require_word("status", status, STATUSES)
@@ -300,12 +382,24 @@ class Reading:
             return sorted(self.store.tickets_named(names))
 
     def tickets_numbered(self, numbers: Sequence[int]) -> list[StoredTicket]:
-        """The tickets with these numbers, in their order; at most a page of them."""
+        """The tickets with these numbers, in order; at most one page.
+
+        Parameters
+        ----------
+        numbers
+            The numbers.
+        """
         with self._lock:
             return sorted(self.store.tickets_numbered(numbers))
 
     def report_of(self, ticket: str) -> tuple[StoredTicket, dict[str, Any]]:
-        """A ticket, and the labels and rewards of its report; empty lists if there is none."""
+        """A ticket with the labels and rewards of its report; empty lists without a report.
+
+        Parameters
+        ----------
+        ticket
+            The ticket, or its name.
+        """
         found = self.tickets_named([ticket])
         if not found:
             raise UnknownTicketError(f"no ticket {ticket!r} was issued by this ledger")
@@ -316,7 +410,7 @@ class Reading:
         return known, self._labelled(views.payload_of(*self.store.event(known.report)))
 
     def _labelled(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """A recorded report by its labels."""
+        """A recorded report with its labels."""
         return {
             "states": self.terms.state_names(payload["states"]),
             "actions": [self.terms.labels["action"][a] for a in payload["actions"]],
@@ -326,9 +420,14 @@ class Reading:
         }
 
     def uncounted(self, number: int) -> list[tuple[Event, dict[str, Any]]]:
-        """What a site reported on a ticket and nobody counts, with labels, the newest first.
+        """A site's reports on a ticket that are not counted, with labels, newest first.
 
-        It came after the ticket was declared missing, or contradicts the report that came before.
+        They came after the ticket was declared missing, or contradict an earlier report.
+
+        Parameters
+        ----------
+        number
+            The number of the ticket.
         """
         with self._lock:
             known = self.store.ticket_numbered(number)
@@ -358,7 +457,15 @@ class Reading:
         ended: str,
         propensities: Any = None,
     ) -> bool:
-        """Refuse a correction that is no report; return whether it changes what was learned."""
+        """Refuse an invalid correction; return whether it changes what the learner knows.
+
+        Parameters
+        ----------
+        ticket
+            The ticket, or its name.
+        states, actions, rewards, ended, propensities
+            The right report, as in `Ledger.tell`.
+        """
         known, _ = self.report_of(ticket)
         if known.status == OPEN:
             raise LedgerError(f"ticket {ticket} is open; tell it")
@@ -368,11 +475,23 @@ class Reading:
         return known.number <= state.through
 
     def tickets(self, status: str) -> Iterator[StoredTicket]:
-        """The tickets that are open, waiting, learned, missing or refused."""
+        """The tickets with a status.
+
+        Parameters
+        ----------
+        status
+            "open", "waiting", "learned", "missing" or "refused".
+        """
         return self.store.tickets(status)
 
     def events(self, first: int = 1) -> Iterator[Event]:
-        """The events from a number on, each checked to follow the one before it."""
+        """The events in order, each checked to follow the one before it.
+
+        Parameters
+        ----------
+        first
+            The number of the first event.
+        """
         previous = GENESIS if first == 1 else self.store.event(first - 1)[2]
         for expected, row in enumerate(self.store.read(first), start=first):
             read = read_event(*row, expected, previous)
@@ -387,11 +506,21 @@ class Reading:
         kind: str | None = None,
         containing: str = "",
     ) -> list[Event]:
-        """Some events, the newest first, as a reader pages through them.
+        """Some events, newest first, for paging.
 
-        before: only events with a smaller number. kind, containing: only those of a kind, and those
-        in whose text these words are, or which are about an episode that people call so: by its
-        ticket, its request or its number. Whether the chain is whole is for `verify` to say.
+        This does not check the chain; `verify` does.
+
+        Parameters
+        ----------
+        count
+            How many events.
+        before
+            Only events with a smaller number.
+        kind
+            Only events of this kind.
+        containing
+            Only events that contain this text, or that concern the episode with this name: its
+            ticket, its request or its number.
         """
         part, numbers = canonical(containing)[1:-1], self._numbers_called(containing)
         rows = self.store.newest(count, before=before, kind=kind, part=part, numbers=numbers)
@@ -423,50 +552,91 @@ class Reading:
     ) -> Certificate:
         """How good the deployed policy is for certain, and what one more deployment would gain.
 
-        within: how near to the best policy is near enough, so that the run may stop, per episode
-        and in the run's units. cost: of a deployment, in the same units. See `Learner.bounds`.
+        Parameters
+        ----------
+        within
+            The run may stop once the policy is this close to the best one, per episode and in the
+            run's units.
+        probability
+            The probability with which the bounds may fail.
+        cost
+            The cost of a deployment, in the same units.
+
+        See Also
+        --------
+        Learner.bounds
         """
         with self._lock:
             terms = self.tables()
             return certificate(self._ready().learner, terms, within, probability, cost)
 
     def chart(self) -> Chart:
-        """What is known of every row of the policy, as of now."""
+        """The facts about every row of the policy, as of now."""
         with self._lock:
             self.tables()
             return views.chart(self._ready())
 
     def row(self, step: Any, state: Any) -> RowView:
-        """What is known of one row: its actions with their evidence, and its past."""
+        """The facts about one row: its actions with their evidence, and its past.
+
+        Parameters
+        ----------
+        step, state
+            The row, as labels or positions.
+        """
         terms = self.tables()
         h, x = terms.index("step", step), terms.index("state", state)
         with self._lock:
             return views.row(self._ready(), terms, h, x)
 
     def verify(self, *, known: Sequence[Known] = (), progress: bool | None = None) -> Verdict:
-        """Walk the chain of events and replay them from the start; name the first bad one.
+        """Check the chain of events and replay it from the start; name the first bad event.
 
-        known: what somebody outside knows to have been on record, from `anchors.trusted` or
-        `anchors.expected`. Without it, a chain that was computed anew as a whole is not found.
+        Parameters
+        ----------
+        known
+            Facts that somebody outside has noted, from `anchors.trusted` or `anchors.expected`.
+            Without them, a record that was rewritten as a whole is not detected.
+        progress
+            A function that is told how far the replay is.
+
+        Returns
+        -------
+        Verdict
+            Whether everything is intact, and otherwise the first fault.
         """
         from lowswitch.ledger.audit import verify
 
         return verify(self, known=known, progress=progress)
 
     def export(self, path: str | Path, *, kind: str = "jsonl") -> None:
-        """Write all events as JSON lines, or as a table ("csv")."""
+        """Write all events to a file.
+
+        Parameters
+        ----------
+        path
+            The file.
+        kind
+            "jsonl" for JSON lines, "csv" for a table.
+        """
         from lowswitch.ledger.exports import export
 
         export(self, file_of(path), kind)
 
     def backup(self, path: str | Path) -> None:
-        """Copy the ledger into a file while it is used."""
+        """Copy the ledger into a file, even while it is in use.
+
+        Parameters
+        ----------
+        path
+            The new file.
+        """
         self.store.backup(file_of(path))
 
     # ---- the state -------------------------------------------------------------------------------
 
     def _amended(self, before: int) -> list[Event]:
-        """The amendments before an event, in their order."""
+        """The amendments before an event, in order."""
         return [views.event_of(*row) for row in self.store.of_kind("amended", before)]
 
     def _bound_snapshots(self) -> list[Snapshot]:
@@ -478,7 +648,7 @@ class Reading:
             return self._catch_up()
 
     def _catch_up(self) -> State:
-        """Take in what others have written meanwhile."""
+        """Apply the events that others have written since."""
         seq, head = self.store.head()
         state, self._corrections.unwritten = self._state, []
         if state is None or seq < state.seq or (seq == state.seq and head != state.head):
@@ -494,7 +664,7 @@ class Reading:
         return state
 
     def _loaded(self) -> State:
-        """The state of the newest snapshot that can be used, or that of the first event."""
+        """The state of the newest usable snapshot, or the state after the first event."""
         for snapshot in self._snapshots():
             state = state_of(snapshot, self.terms) if self.is_bound(snapshot) else None
             if state is not None:
@@ -505,14 +675,14 @@ class Reading:
         return State.of(self.terms, views.event_of(*self.store.event(1)))
 
     def _snapshots(self) -> list[Snapshot]:
-        """The snapshots, none if the database cannot read them: the events are enough."""
+        """The snapshots; none if the database cannot read them, since the events are enough."""
         try:
             return self.store.snapshots()
         except StorageError:
             return []
 
     def is_bound(self, snapshot: Snapshot) -> bool:
-        """Whether the chain vouches for a snapshot, by the event that follows it."""
+        """Whether the event after a snapshot vouches for it."""
         seq, last = snapshot.seq, self.store.head()[0]
         if not (isinstance(seq, int) and 1 <= seq < last and is_whole(snapshot)):
             return False
@@ -524,7 +694,7 @@ class Reading:
 
 
 def _called(name: str, tickets: Sequence[StoredTicket]) -> list[StoredTicket]:
-    """Those of some tickets that people call by a name."""
+    """The tickets among these that people call by a name."""
     small = name.lower()
     found = [
         one

@@ -1,4 +1,4 @@
-"""Which proposal is meant: people name it by the first characters of its hash."""
+"""Find the proposal that somebody names by the first characters of its hash."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NAME = re.compile(f"[0-9a-f]{{{_LEAST},64}}")
 
 
 def is_named(full: str | None, name: str) -> bool:
-    """Whether a name is this hash, or enough of its beginning."""
+    """Whether a name is this hash, or a long enough beginning of it."""
     return full is not None and _NAME.fullmatch(name) is not None and full.startswith(name)
 
 
 def not_pending(store: Store, name: str, now: str | None) -> SupersededError:
-    """Why nothing can be decided on the proposal of this name: what became of it."""
+    """Why nothing can be decided on the proposal with this name: what became of it."""
     pending = "nothing is pending" if now is None else f"{now[:SHOWN]} is pending"
     if _NAME.fullmatch(name) is None:
         return SupersededError(

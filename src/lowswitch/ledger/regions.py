@@ -30,7 +30,7 @@ class Region(NamedTuple):
 
 
 class _Cases(NamedTuple):
-    """What a tree is grown on."""
+    """The cases that a tree is grown on."""
 
     values: np.ndarray  # [n, k]
     votes: np.ndarray  # [n, labels]  the weight of each case, in the column of its label

@@ -30,7 +30,13 @@ _MOST_TABLES = 256  # that a client keeps
 
 
 class Remote:
-    """What a token with the right role may do with a served ledger."""
+    """The methods of a served ledger for a token with the right role.
+
+    Parameters
+    ----------
+    connection
+        The connection to the server.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._lock = connection, threading.RLock()
@@ -45,9 +51,9 @@ class Remote:
             return self._connection.post(path, **body)
 
     def _do(self, path: str, request: str | None, **body: Any) -> Any:
-        """Let the server do something once, also if its answer is lost and this is sent again.
+        """Let the server do something once, even if its answer is lost and the request is repeated.
 
-        request: the name of what is asked, by default one that nobody else has.
+        request: the name of the request, by default a unique one.
         """
         return self._post(path, **body, request=request or secrets.token_hex(16))
 
@@ -58,11 +64,17 @@ class Remote:
 
     @property
     def policy(self) -> Any:
-        """What is deployed: tables [members, H, S], or a LinearPolicy."""
+        """The deployed policy: tables [members, H, S], or a LinearPolicy."""
         return self.policy_of(self.version)
 
     def policy_of(self, version: int) -> Any:
-        """What a version plays; one that is large is fetched table by table."""
+        """The policy of a version; a large one is fetched table by table.
+
+        Parameters
+        ----------
+        version
+            The number of the version.
+        """
         found = self._get("/api/policy", version=version)
         if isinstance(found["policy"], dict):
             return LinearPolicy.from_dict(found["policy"])
@@ -71,7 +83,7 @@ class Remote:
         return np.array(found["policy"])
 
     def _table(self, version: int, member: int | None) -> Any:
-        """One table of a version, or None for all of it; the last ones are kept."""
+        """One table of a version, or None for all of it; recent ones are cached."""
         with self._lock:
             known = self._tables.pop((version, member), None)
             if known is None:
@@ -83,20 +95,20 @@ class Remote:
             return known
 
     def status(self) -> Status:
-        """Where the run stands."""
+        """The current state of the run."""
         return Status(**self._get("/api/status"))
 
     def proposal(self) -> ProposalView | None:
-        """What waits for a decision, or None."""
+        """The pending proposal, or None."""
         found = self._get("/api/proposal")
         return None if found is None else self._whole(found)
 
     def proposals(self) -> list[ProposalView]:
-        """All proposals with what was decided on them, in their order."""
+        """All proposals in order, with the decisions on them."""
         return [self._whole(one) for one in self._pages("/api/proposals")]
 
     def _whole(self, found: dict[str, Any]) -> ProposalView:
-        """A proposal with all its rows, of which an answer has some."""
+        """A proposal with all its rows, given an answer with some of them."""
         rows, total = list(found["rows"]), found.pop("rows_in_all")
         while len(rows) < total:
             more = self._get("/api/proposal", hash=found["hash"], first=len(rows))
@@ -104,14 +116,20 @@ class Remote:
         return ProposalView(**found | {"rows": rows})
 
     def _pages(self, path: str) -> Iterator[dict[str, Any]]:
-        """All of a list that comes in pieces."""
+        """A complete list that arrives in pieces."""
         first = 0
         while some := self._get(path, first=first):
             yield from some
             first += len(some)
 
     def worth(self, rows: Sequence[tuple[Any, Any]] | None = None) -> dict[str, Any] | None:
-        """What the pending proposal is worth if only these rows (step, state) change."""
+        """The worth of the pending proposal if only these rows change.
+
+        Parameters
+        ----------
+        rows
+            Rows (step, state), by default all.
+        """
         given = {} if rows is None else {"rows": json.dumps([list(row) for row in rows])}
         found: dict[str, Any] | None = self._get("/api/worth", **given)
         return found
@@ -123,25 +141,43 @@ class Remote:
         probability: float = 0.05,
         cost: float | None = None,
     ) -> Certificate:
-        """Whether the run may stop, and what one more deployment would gain; see `Ledger`."""
+        """Whether the run may stop, and what one more deployment would gain.
+
+        Parameters
+        ----------
+        within, probability, cost
+            As in `Ledger.certificate`.
+        """
         asked = {"within": within, "probability": probability, "cost": cost}
         found = self._get("/api/certificate", **asked)
         pairs = {name: tuple(found[name]) for name in ("value", "gain_interval")}
         return Certificate(**found | pairs)
 
     def versions(self) -> list[Version]:
-        """All versions, in their order."""
+        """All versions, in order."""
         return [Version(**one) for one in self._pages("/api/versions")]
 
     def tickets(self, status: str) -> Iterator[dict[str, Any]]:
-        """The tickets that are open, waiting, learned, missing or refused."""
+        """The tickets with a status.
+
+        Parameters
+        ----------
+        status
+            "open", "waiting", "learned", "missing" or "refused".
+        """
         first = 1
         while some := self._get("/api/tickets", status=status, first=first):
             yield from some
             first = some[-1]["number"] + 1
 
     def events(self, first: int = 1) -> Iterator[dict[str, Any]]:
-        """The events from a number on."""
+        """The events in order.
+
+        Parameters
+        ----------
+        first
+            The number of the first event.
+        """
         while some := self._get("/api/events", first=first, count=1000):
             yield from some
             first = some[-1]["seq"] + 1
@@ -156,10 +192,22 @@ class Remote:
         reason: str,
         request: str | None = None,
     ) -> int | MotionView:
-        """Deploy rows (step, state) of the pending proposal, by default all; return the version.
+        """Deploy the pending proposal, or some of its rows; return the version or the motion.
 
-        part: "protocol" or "trial" changes that one alone. share: at most this share of the cases
-        enters the trial. Where several reviewers must agree, return the request.
+        Parameters
+        ----------
+        proposal
+            The proposal that was examined, or its hash.
+        rows
+            The rows (step, state) to deploy, by default all.
+        part
+            "protocol" or "trial" to change only that part.
+        share
+            The largest share of cases in the trial.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
         """
         chosen = _listed(rows)
         body = {"proposal": _hash(proposal), "rows": chosen, "part": part, "share": share}
@@ -176,9 +224,16 @@ class Remote:
         actions: Sequence[Any] | None = None,
         request: str | None = None,
     ) -> MotionView | None:
-        """Let rows (step, state) of the pending proposal stay as they are, by default all.
+        """Leave the rows of the pending proposal as they are, by default all of them.
 
-        actions: with forever, those of the new actions that are forbidden.
+        Parameters
+        ----------
+        proposal, rows, forever, visits, actions
+            As in `Ledger.reject`.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
         """
         chosen = _listed(rows)
         named = None if actions is None else list(actions)
@@ -195,10 +250,16 @@ class Remote:
         reason: str,
         request: str | None = None,
     ) -> int | MotionView:
-        """Never deploy these actions in rows (step, state) again; return the deployed version.
+        """Forbid actions in rows permanently; return the deployed version.
 
-        With features, rows is None. base: the version that was looked at; if another one is
-        deployed by now, nothing is decided.
+        Parameters
+        ----------
+        rows, actions, instead, base
+            As in `Ledger.forbid`.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
         """
         body = {"rows": _listed(rows), "actions": list(actions), "instead": instead}
         body |= {} if base is None else {"base": base}
@@ -212,69 +273,173 @@ class Remote:
         reason: str,
         request: str | None = None,
     ) -> MotionView | None:
-        """Allow actions again that were forbidden in rows (step, state), with features in None."""
+        """Allow forbidden actions again.
+
+        Parameters
+        ----------
+        rows
+            The rows (step, state), or None with features.
+        actions
+            The actions to allow.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        """
         body = {"rows": _listed(rows), "actions": list(actions)}
         return _motion(self._do("/api/lift", request, **body, reason=reason))
 
     def motions(self) -> list[MotionView]:
-        """The decisions that wait until enough reviewers agree."""
+        """The motions that wait until enough reviewers agree."""
         return [MotionView(**one) for one in self._get("/api/motions")]
 
     def confirm(
         self, motion: int, *, base: int | None = None, reason: str, request: str | None = None
     ) -> int | MotionView:
-        """Agree to what another person asks for; the last one needed carries it out.
+        """Agree to the motion of another person; the last agreement needed carries it out.
 
-        base: the version that was looked at; if another one is deployed by now, nothing is decided.
+        Parameters
+        ----------
+        motion
+            The number of the motion.
+        base
+            The version that was examined. If another one is deployed by now, nothing is decided.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
         """
         body = {"motion": motion} | ({} if base is None else {"base": base})
         return _version(self._do("/api/confirm", request, **body, reason=reason))
 
     def decline(self, motion: int, *, reason: str, request: str | None = None) -> None:
-        """Turn a motion down."""
+        """Decline a motion.
+
+        Parameters
+        ----------
+        motion
+            The number of the motion.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        """
         self._do("/api/decline", request, motion=motion, reason=reason)
 
     def set_quorum(
         self, quorum: int, *, reason: str, request: str | None = None
     ) -> MotionView | None:
-        """Change how many reviewers must agree on a decision."""
+        """Change how many reviewers must agree on a decision.
+
+        Parameters
+        ----------
+        quorum
+            The new number.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        """
         return _motion(self._do("/api/quorum", request, quorum=quorum, reason=reason))
 
     def propose(self, *, early: bool = False, request: str | None = None) -> ProposalView | None:
-        """Let the learner propose what it would change now; None if that is nothing.
+        """Ask the learner for a proposal now; None if there is nothing to change.
 
-        early: also where its budget has none to spare for a proposal before its next date.
+        Parameters
+        ----------
+        early
+            Propose even if a later date then goes without a proposal.
+        request
+            Your own name for this command; see `Ledger.missing`.
         """
         found = self._do("/api/propose", request, **({"early": True} if early else {}))
         return None if found is None else self._whole(found)
 
     def freeze(self, *, reason: str, request: str | None = None) -> None:
-        """Stop the run."""
+        """Pause the run.
+
+        Parameters
+        ----------
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        """
         self._do("/api/freeze", request, reason=reason)
 
     def thaw(self, *, reason: str, request: str | None = None) -> MotionView | None:
-        """Let the run go on."""
+        """Resume the run.
+
+        Parameters
+        ----------
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        """
         return _motion(self._do("/api/thaw", request, reason=reason))
 
     def rollback(
         self, version: int, *, reason: str, request: str | None = None
     ) -> int | MotionView:
-        """Deploy an earlier version again, as a new one; return its number."""
+        """Deploy an earlier version again, as a new version; return its number.
+
+        Parameters
+        ----------
+        version
+            The number of the earlier version.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        """
         body = {"version": version, "reason": reason}
         return _version(self._do("/api/rollback", request, **body))
 
     def cap_trial(self, share: float, *, reason: str, request: str | None = None) -> int:
-        """Let at most this share of the cases enter the trial from now on; return the version."""
+        """Let at most this share of the cases enter the trial from now on; return the version.
+
+        Parameters
+        ----------
+        share
+            The largest share; 0 ends the trial.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        """
         return int(self._do("/api/cap", request, share=share, reason=reason)["version"])
 
     def missing(
         self, ticket: str, reason: str, request: str | None = None, **seen: Sequence[Any]
     ) -> None:
-        """Declare that no report will come; seen: the states, actions and rewards before that."""
+        """Declare that no report will come.
+
+        Parameters
+        ----------
+        ticket
+            The ticket, or its name.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        **seen
+            The `states`, `actions` and `rewards` that were observed before the rest was lost.
+        """
         self._do("/api/missing", request, ticket=ticket, reason=reason, **plain(seen))
 
     def missing_many(self, tickets: Sequence[str], reason: str, request: str | None = None) -> None:
-        """Declare that no report will come for any of these tickets."""
+        """Declare that no report will come for any of these tickets.
+
+        Parameters
+        ----------
+        tickets
+            The tickets, or their names.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        """
         self._do("/api/lost", request, tickets=list(tickets), reason=reason)
 
     def dismiss(self, ticket: str, reason: str, request: str | None = None) -> None:
@@ -293,7 +458,19 @@ class Remote:
         propensities: Any = None,
         request: str | None = None,
     ) -> Told:
-        """Correct the report of a ticket, or enter one that came too late."""
+        """Correct the report of a ticket, or enter one that came too late.
+
+        Parameters
+        ----------
+        ticket
+            The ticket, or its name.
+        states, actions, rewards, ended, propensities
+            The right report, as in `Ledger.tell`.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        """
         given = {"states": states, "actions": actions, "rewards": rewards}
         seen = plain(given | {"propensities": propensities})
         body = {"ticket": ticket, "ended": ended, "reason": reason}
@@ -302,13 +479,23 @@ class Remote:
     def amend_many(
         self, reports: Sequence[dict[str, Any]], *, reason: str, request: str | None = None
     ) -> list[Told]:
-        """Correct many reports at once: all of them, or none if one is refused."""
+        """Correct many reports at once: all of them, or none if one is refused.
+
+        Parameters
+        ----------
+        reports
+            For each ticket, the arguments of `tell` by name.
+        reason
+            The reason, for the record.
+        request
+            Your own name for this command; see `Ledger.missing`.
+        """
         given = [plain(one) for one in reports]
         done = self._do("/api/corrections", request, reports=given, reason=reason)
         return [Told(**one) for one in done]
 
     def verify(self) -> dict[str, Any]:
-        """Let the server replay everything from the start; wait for what it finds."""
+        """Let the server replay everything from the start, and wait for the result."""
         before = self._get("/api/verdict")["last"]
         self._post("/api/verify")
         while True:
@@ -321,12 +508,20 @@ class Remote:
             time.sleep(0.05)
 
     def anchor(self) -> dict[str, Any]:
-        """The signed head of the ledger, to be kept as a line of a file; see `anchors.trusted`."""
+        """The signed head of the ledger, to store as a line of a file; see `anchors.trusted`."""
         found: dict[str, Any] = self._get("/api/anchor")
         return found
 
     def export(self, path: str | Path, *, kind: str = "jsonl") -> None:
-        """Write all events as JSON lines, or as a table ("csv")."""
+        """Write all events to a file.
+
+        Parameters
+        ----------
+        path
+            The file.
+        kind
+            "jsonl" for JSON lines, "csv" for a table.
+        """
         from lowswitch.io.storage import replacing
 
         with self._lock, replacing(path) as file:
@@ -336,7 +531,7 @@ class Remote:
 
 
 def _motion(answer: dict[str, Any]) -> MotionView | None:
-    """The motion that an answer speaks of, if others must agree."""
+    """The motion in an answer, if others must agree."""
     return MotionView(**answer["motion"]) if "motion" in answer else None
 
 
@@ -361,9 +556,9 @@ _LISTS = ("states", "actions", "rewards", "propensities")
 
 
 def plain(report: dict[str, Any]) -> dict[str, Any]:
-    """A report as JSON can hold it: lists and Python's own numbers.
+    """A report as plain JSON values: lists and Python numbers.
 
-    Of one step with features, a context, an action and a reward may come without lists around them.
+    In a one-step run with features, a context, an action and a reward may come without lists.
     """
     found = dict(report)
     for name in _LISTS:
@@ -380,7 +575,7 @@ def plain(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain_number(name: str, one: Any) -> Any:
-    """A number, a label, or a list of such."""
+    """A number, a label, or a list of them."""
     if isinstance(one, np.ndarray | np.generic):
         one = one.tolist()
     if isinstance(one, list | tuple):

@@ -1,4 +1,4 @@
-"""A request under a name that its sender keeps: however often it is sent, it is done once."""
+"""Requests with a name that the sender chooses: sent several times, they are carried out once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIELD = "request"  # of the payload of an event: the name, and the hash of what
 
 
 class Request(NamedTuple):
-    """What somebody asks for, and under which name, if it has one."""
+    """What somebody asks for, and the name of the request if it has one."""
 
     kind: str  # of the event that it leads to
     by: str
@@ -27,7 +27,7 @@ class Request(NamedTuple):
 
     @property
     def mark(self) -> dict[str, Any]:
-        """What the event says of it."""
+        """The part of the event that identifies the request."""
         return {} if self.name is None else {_FIELD: [self.name, self._hash]}
 
     @property
@@ -35,9 +35,9 @@ class Request(NamedTuple):
         return digest(json.dumps(self.asked, sort_keys=True, default=_plain))
 
     def done(self, store: Store) -> Event | None:
-        """The event that this request led to before, if it did.
+        """The event that this request led to before, if any.
 
-        Another request of the same person under the same name is a conflict.
+        Another request by the same person under the same name is a conflict.
         """
         if self.name is None:
             return None
@@ -60,7 +60,7 @@ _MOST = 1000  # events of other people under one name
 
 
 def _plain(value: Any) -> Any:
-    """An argument as JSON can hold it."""
+    """An argument as plain JSON values."""
     if isinstance(value, ProposalView):
         return value.hash
     if isinstance(value, np.ndarray | np.generic):

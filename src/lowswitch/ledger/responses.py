@@ -1,4 +1,4 @@
-"""What a ledger answers: plain values, each of which `dataclasses.asdict` turns into JSON."""
+"""The answers of a ledger: plain values that `dataclasses.asdict` turns into JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = 12  # characters of a hash or of a ticket, where people read them
 
 @dataclass(frozen=True)
 class Issued:
-    """A ticket: play one episode by this policy, and tell what came of it."""
+    """A ticket: the permission to play one episode with this policy."""
 
     ticket: str
     number: int  # from 1; it decides the order in which reports are learned
@@ -48,7 +48,7 @@ class FeatureIssued(Issued):
     def _episode(self) -> int:
         """The number by which a member of the policy is drawn.
 
-        While the ticket is still to come, it is a number that nobody chooses.
+        Before the ticket is issued, it is a number that nobody chooses.
         """
         if self.number:
             return self.number - 1
@@ -77,9 +77,9 @@ class Told:
 
 @dataclass(frozen=True)
 class ProposalView:
-    """A proposal with its evidence, and what was decided on it.
+    """A proposal with its evidence and the decisions on it.
 
-    A decision is bound to its hash, and to the version that it was made for.
+    A decision is bound to the proposal's hash and to the version it was made for.
     """
 
     hash: str
@@ -102,17 +102,17 @@ class ProposalView:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is a policy on features, which is decided on as a whole."""
+        """Whether this is a policy on features, which is decided on as a whole."""
         return all("steps" in row for row in self.rows)
 
     @property
     def by_model(self) -> bool:
-        """Whether its verdicts are by the learner's model, and not by the oldest rule."""
+        """Whether the verdicts come from the learner's model rather than the oldest rule."""
         return self.rule > 1
 
     @property
     def basis(self) -> str:
-        """How many episodes it was made from, in words, and its evidence if these are others."""
+        """How many episodes the proposal and its evidence are based on, in words."""
         made = counted(self.told, "learned episode")
         if self.learned == self.told:
             return made
@@ -139,7 +139,7 @@ class MotionView:
 
 
 def decided_on(rows: list[list[int]]) -> str:
-    """What a decision was about, in words."""
+    """The subject of a decision, in words."""
     return "the policy" if rows == [list(WHOLE)] else counted(len(rows), "row")
 
 
@@ -157,7 +157,7 @@ class Version:
 
 @dataclass(frozen=True)
 class TicketView:
-    """A ticket, and where it is."""
+    """A ticket and its status."""
 
     number: int
     ticket: str
@@ -177,7 +177,7 @@ class TicketView:
 
 @dataclass(frozen=True)
 class Status:
-    """Where a run stands."""
+    """The current state of a run."""
 
     version: int
     events: int
@@ -208,17 +208,17 @@ class Status:
 
     @property
     def balanced(self) -> bool:
-        """Whether every ticket is somewhere, and nowhere twice."""
+        """Whether every ticket is counted exactly once."""
         settled = self.learned + self.waiting + self.missing + self.refused
         return self.issued == settled + self.open + self.frozen_out
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is known of the deployed policy, in the units of the run, and whether to go on.
+    """How good the deployed policy is, in the units of the run, and whether to continue.
 
-    Bounds need no prior, and hold with probability 1 - `probability` at all times at once. What one
-    more deployment would gain is expected by the learner's posterior.
+    The bounds need no prior and hold at all times at once, with probability 1 - `probability`. The
+    gain of one more deployment is estimated by the learner's posterior.
     """
 
     learned: int  # episodes
@@ -238,7 +238,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What `verify` found."""
+    """The result of `verify`."""
 
     whole: bool
     events: int  # that were found to be right
@@ -280,7 +280,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class RowView:
-    """One row of the policy: what is known of each action there, and what was decided."""
+    """One row of the policy: the evidence for each action there, and past decisions."""
 
     step: int
     state: int

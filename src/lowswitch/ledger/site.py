@@ -20,7 +20,7 @@ def play(
     seed: int | None,
     state: Callable[[Any], int],
 ) -> Played:
-    """Play so many episodes of a series, going on where it stands."""
+    """Play `episodes` episodes of a series, continuing where it stopped."""
     from lowswitch.ledger.client import Played, Spooled
 
     terms, spool = client.terms(), client._spool
@@ -42,7 +42,7 @@ def play(
 
 
 def _labelled(report: dict[str, Any], labels: dict[str, list[str]]) -> dict[str, Any]:
-    """A report by its labels, which mean one thing also where they look like numbers."""
+    """A report with labels, which are unambiguous even if they look like numbers."""
     found = dict(report)
     for name, kind in (("states", "state"), ("actions", "action")):
         names = labels[kind]

@@ -1,7 +1,7 @@
-"""A state as a snapshot and back.
+"""Turn a state into a snapshot and back.
 
-A snapshot is used only if it is bound to the chain: the event after the last one that it holds has
-the kind "snapshot", and says its hash. So it cannot be changed without changing the chain.
+A snapshot is used only if it is bound to the chain: the event after the last one it contains has
+the kind "snapshot" and states its hash. So it cannot be changed without changing the chain.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _AT_CLOSE = 500  # events, or one amendment, for which a ledger that is closed t
 
 
 def is_due(state: State) -> bool:
-    """Whether it is time for the next snapshot, which the events alone decide."""
+    """Whether the next snapshot is due, which depends on the events alone."""
     every = min(max(_EVERY, len(state.tickets)), _MOST_SINCE)
     return state.seq - state.snapshot_at >= every
 
 
 def is_worth_it(state: State) -> bool:
-    """Whether so much has happened since the last snapshot that a ledger is closed with one."""
+    """Whether enough has happened since the last snapshot to write one when the ledger closes."""
     since = state.seq - state.snapshot_at
     return since >= _AT_CLOSE or state.amended_at > state.snapshot_at
 
 
 def snapshot_of(state: State) -> Snapshot:
-    """Everything that is needed to go on after the last event."""
+    """Everything needed to continue after the last event."""
     state.learn()
     facts = canonical(
         {
@@ -61,7 +61,7 @@ def snapshot_of(state: State) -> Snapshot:
 
 
 def _board(state: State) -> dict[str, Any]:
-    """The quorum and what waits for it, where there is anything to say."""
+    """The quorum and the motions that wait for it, if there is anything to store."""
     motions = [vars(one) for one in state.motions.values()]
     if not motions and state.quorum == state.terms.quorum:
         return {}
@@ -69,7 +69,7 @@ def _board(state: State) -> dict[str, Any]:
 
 
 def state_of(snapshot: Snapshot, terms: Terms) -> State | None:
-    """The state of a snapshot, or None if it cannot be used: the events are then replayed.
+    """The state in a snapshot, or None if it cannot be used; the events are then replayed.
 
     It may be damaged (`is_whole` says so), or another version of the library may have written it.
     """
@@ -82,10 +82,10 @@ def state_of(snapshot: Snapshot, terms: Terms) -> State | None:
 
 
 def compared(state: State, *, bound: bool) -> str:
-    """The hash by which `verify` compares the state of a snapshot with that of the replay.
+    """The hash by which `verify` compares a snapshot with the replay.
 
-    Versions that did not bind snapshots to the chain had the decisions on a proposal among those
-    before it; these are left out.
+    Versions that did not bind snapshots to the chain stored the decisions on a proposal among the
+    earlier decisions; these are left out.
     """
     taken = snapshot_of(state)
     if bound:
@@ -97,7 +97,7 @@ def compared(state: State, *, bound: bool) -> str:
 
 
 def is_whole(snapshot: Snapshot) -> bool:
-    """Whether the hash of a snapshot fits its contents, which anybody can compute anew."""
+    """Whether the hash of a snapshot matches its contents. Anybody can recompute that hash."""
     _, stored, *parts = snapshot
     typed = tuple(map(type, parts)) == (str, bytes, bytes)  # columns of SQLite hold anything
     return typed and stored == _hash(snapshot.facts, snapshot.learner, snapshot.tally)

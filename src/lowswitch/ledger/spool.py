@@ -1,7 +1,7 @@
-"""What a site keeps on its own disk: reports that are not acknowledged, and the last policy.
+"""The files that a site keeps on its own disk: unacknowledged reports and the last policy.
 
-The file is the site's memory. A report is in it before it is sent, and leaves it when the server
-has it on the disk, so that neither a crash here nor one there loses it.
+A report is written to this file before it is sent, and removed when the server has stored it. So a
+crash on either side loses nothing.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Spool:
             self._db.executescript(_SCHEMA)
 
     def close(self) -> None:
-        """Let go of the file; a second time it does nothing."""
+        """Close the file; calling this twice is harmless."""
         if not self._closed:
             with self._writing():
                 pass
@@ -76,9 +76,9 @@ class Spool:
     # ---- reports ---------------------------------------------------------------------------------
 
     def add(self, reports: Sequence[dict[str, Any]], **facts: Any) -> list[int | None]:
-        """Keep reports, and facts with them; return their numbers. On the disk when it returns.
+        """Store reports and the given facts, and return their numbers once they are on the disk.
 
-        None stands for a report that is not kept, because another one of its ticket waits.
+        None stands for a report that is not stored because another report of its ticket waits.
         """
         with self._writing() as database:
             numbers = [_keep(database, report) for report in reports]
@@ -87,19 +87,20 @@ class Spool:
             return numbers
 
     def done(self, numbers: Sequence[int]) -> None:
-        """Reports that the server has; they are taken out soon."""
+        """Mark reports that the server has stored; they are removed soon."""
         with self._lock:
             self._done += numbers
 
     def refuse(self, number: int, why: str) -> None:
-        """A report that the server will not have; it is kept for somebody to look at."""
+        """Mark a report that the server refused; it stays until somebody has looked at it."""
         with self._writing() as database:
             database.execute("UPDATE reports SET refused = ? WHERE id = ?", (why, number))
 
     def rename(self, number: int, ticket: str) -> None:
-        """The report of an episode that was played without a ticket gets its ticket.
+        """Set the ticket of a report whose episode was played without one.
 
-        If another report of this ticket waits, both stay, and the server says which one it takes.
+        If another report of this ticket waits, both stay, and the server decides which one it
+        accepts.
         """
         with self._writing() as database:
             body = database.execute("SELECT body FROM reports WHERE id = ?", (number,)).fetchone()
@@ -121,7 +122,7 @@ class Spool:
         return self._reports("refused IS NOT NULL", -1)
 
     def forget_refused(self) -> int:
-        """Drop the reports that the server will not have; return how many these were."""
+        """Remove the refused reports; return how many there were."""
         with self._writing() as database:
             return int(database.execute("DELETE FROM reports WHERE refused IS NOT NULL").rowcount)
 
@@ -135,9 +136,9 @@ class Spool:
     # ---- requests without a ticket ---------------------------------------------------------------
 
     def promise(self, request: str) -> None:
-        """An episode begins without a ticket; its ticket is asked for later, in this order.
+        """Note that an episode begins without a ticket; tickets are requested later, in this order.
 
-        This is on the disk before anything of the episode is seen, so that what came of it decides
+        The note is on the disk before anything of the episode is seen. So the outcome decides
         neither whether it is reported nor when.
         """
         with self._writing() as database:
@@ -150,14 +151,14 @@ class Spool:
         return [request for (request,) in rows]
 
     def kept(self, request: str) -> None:
-        """A promised request has its ticket, and its report the ticket's name."""
+        """Note that a promised request has its ticket, and rename its report."""
         with self._writing() as database:
             database.execute("DELETE FROM requests WHERE request = ?", (request,))
 
     # ---- facts -----------------------------------------------------------------------------------
 
     def put(self, **facts: Any) -> None:
-        """Keep some facts."""
+        """Store facts."""
         with self._writing() as database:
             for name, value in facts.items():
                 _put(database, name, value)
@@ -170,7 +171,7 @@ class Spool:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, in which what the server has is taken out as well."""
+        """One transaction, which also removes the reports that the server has stored."""
         with self._errors(), self._lock:
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -195,10 +196,10 @@ class Spool:
 
 
 def _keep(database: sqlite3.Connection, report: dict[str, Any]) -> int | None:
-    """Keep a report, also in the place of one that the server refused; return its number.
+    """Store a report, replacing one that the server refused; return its number.
 
-    The first report of a ticket stays as long as it waits: the same one again has its number, and
-    None is returned for another one.
+    The first report of a ticket stays while it waits. The same report gets the same number again;
+    None is returned for a different one.
     """
     new = database.execute(
         "INSERT INTO reports (ticket, body) VALUES (?, ?)"

@@ -1,4 +1,4 @@
-"""A ledger in a file: SQLite with a write-ahead log, and every commit on the disk."""
+"""A ledger in a file: SQLite with a write-ahead log, every commit flushed to the disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HALF_MADE = 1 << 16  # bytes that such a file has at most
 
 
 class SqliteStore(Store):
-    """One connection to the file of a ledger; a writer alone checkpoints."""
+    """One connection to the file of a ledger; only a writer checkpoints."""
 
     kind_in_body = "CASE WHEN json_valid(body) THEN json_extract(body, '$[4]') END"
     column, bytes = "VIRTUAL", "BLOB"
@@ -38,7 +38,7 @@ class SqliteStore(Store):
 
     @classmethod
     def create(cls, path: Path, events: Iterable[Event]) -> SqliteStore:
-        """A new file with the first events, which appears whole or not at all."""
+        """Create a file with the first events; it appears complete or not at all."""
         exists = NotALedgerError(f"{str(path)!r} exists already; open it, or choose another name")
         if path.exists():
             if not _is_half_made(path):
@@ -68,7 +68,7 @@ class SqliteStore(Store):
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool) -> SqliteStore:
-        """The file of a ledger that exists."""
+        """Open the file of an existing ledger."""
         is_closed = _is_closed(path)
         if not is_closed and not path.is_file():
             raise NotALedgerError(
@@ -126,7 +126,7 @@ class SqliteStore(Store):
             yield from self.connection.execute(sql, values)
 
     def oddities(self) -> list[str]:
-        """What SQLite's own check finds, and what the schema has or lacks."""
+        """The findings of SQLite's own check, and differences from the expected schema."""
         found = [text for (text,) in self.execute("PRAGMA integrity_check(3)") if text != "ok"]
         with self._in_memory(self.path, self.found) as made:
             wanted = set(made.execute(_OBJECTS))
@@ -182,7 +182,7 @@ class SqliteStore(Store):
         return super().in_use() and self.execute("PRAGMA journal_mode") == [("wal",)]
 
     def finish(self) -> None:
-        """Bring everything from the log into the one file, on the disk, and close it."""
+        """Move everything from the log into the file, flush it to the disk, and close it."""
         with self._errors:
             self.connection.execute("PRAGMA busy_timeout = 0")
             (mode,) = self.connection.execute("PRAGMA journal_mode = DELETE").fetchone()
@@ -211,7 +211,7 @@ def rename(path: Path, moved: Path) -> str:
 
 
 def _is_closed(path: Path) -> bool:
-    """Whether a folder above a file does not let this user in."""
+    """Whether this user may not enter a folder above the file."""
     try:
         path.stat()
     except OSError as error:
@@ -220,7 +220,7 @@ def _is_closed(path: Path) -> bool:
 
 
 def _is_half_made(path: Path) -> bool:
-    """Whether a file is what an earlier version left that was killed while it made a ledger."""
+    """Whether an earlier version left this file when it was killed while creating a ledger."""
     try:
         with closing(_connect(path, "ro")) as connection:
             (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
@@ -230,9 +230,9 @@ def _is_half_made(path: Path) -> bool:
 
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that only reads, also on a medium on which SQLite can keep no index of its log.
+    """A read-only connection, even on a medium on which SQLite cannot write its index.
 
-    There nobody writes, so that the file is taken as it is, unless a log lies beside it.
+    Nobody writes there, so the file is read as it is, unless a log lies beside it.
     """
     connection = _connect(path, "ro")
     try:
@@ -263,9 +263,9 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 class _Errors:
-    """Says what SQLite says in words that name the file and the way out.
+    """Translates SQLite's errors into messages that name the file and the remedy.
 
-    A report passes through it several times, and a class costs a third of what a generator does.
+    A report passes through it several times, and a class costs a third of a generator.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,8 +1,8 @@
 """The state of a run, which is a replay of its events through the learner's own update.
 
-Reports are learned in the order of their tickets, and not in that of their arrival: a report waits
-until all tickets before its own are settled. An amended report makes the learner what it would be,
-had the right report come in the first place.
+Reports are learned in the order of their tickets, not in the order of arrival: a report waits until
+all earlier tickets are settled. After an amendment, the learner is what it would be if the right
+report had come in the first place.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_NAMED = 1000  # open tickets that a proposal names one by one
 
 
 class Ticket(NamedTuple):
-    """What is known of a ticket that is not learned yet."""
+    """The facts about a ticket that is not learned yet."""
 
     number: int
     site: str
@@ -58,7 +58,7 @@ class Motion:
     confirmed: list[str]  # reviewers, each once
 
     def agrees(self, person: str) -> bool:
-        """Whether somebody has asked for it or agreed already, and so cannot count again."""
+        """Whether this person has already asked for it or agreed, and so cannot count again."""
         return person == self.by or person in self.confirmed
 
 
@@ -100,7 +100,7 @@ class State:
         return cls(terms, lessons, [learner.deployed], head=first.hash, time=first.time)
 
     def copy(self) -> State:
-        """The same state, to go on from while this one stays as it is."""
+        """A copy to continue from while this state stays unchanged."""
         self.learn()
         return dataclasses.replace(
             self,
@@ -119,13 +119,13 @@ class State:
 
     @property
     def learner(self) -> Learner:
-        """The learner, which has learned all that has its turn."""
+        """The learner, after learning every report whose turn has come."""
         self.lessons.learn()
         return self.lessons.learner
 
     @property
     def tally(self) -> Tally:
-        """What was learned from, counted."""
+        """The counts of everything learned so far."""
         self.lessons.learn()
         return self.lessons.tally
 
@@ -144,7 +144,7 @@ class State:
     # ---- events ----------------------------------------------------------------------------------
 
     def apply(self, event: Event, replay: Replay) -> None:
-        """Take in the next event."""
+        """Apply the next event."""
         known = KINDS.get(event.kind)
         handler: Callable[[Event, Replay], None] | None = getattr(self, f"_{event.kind}", None)
         if known is None or handler is None:
@@ -166,7 +166,7 @@ class State:
         self.seq, self.head, self.time = event.seq, event.hash, event.time
 
     def _require_quorum(self, event: Event) -> None:
-        """Enough reviewers agree with a decision; its motion is carried, as it was asked for."""
+        """Check that enough reviewers agree with a decision, and that it is the motion they saw."""
         payload = event.payload
         motion = self.motions.pop(payload.get("motion", 0), None)
         if len(motion.confirmed if motion else [""]) < self.quorum:
@@ -208,7 +208,7 @@ class State:
         self.changed[event.payload["number"]] = REFUSED
 
     def _conflict(self, event: Event, replay: Replay) -> None:
-        """It is on record, and changes nothing."""
+        """Recorded only; changes nothing."""
 
     _dismissed = _conflict
 
@@ -247,7 +247,7 @@ class State:
             return
         date = event.payload["date"]
         if not replay.forced and date != late_date(self):
-            raise ValueError(f"no date after episode {date} was to be made up for")
+            raise ValueError(f"no proposal was due for a missed date after episode {date}")
         self.learner.make_up()
 
     def _history(self, event: Event, replay: Replay) -> None:
@@ -265,7 +265,7 @@ class State:
         self.proposal, self.lessons.due = event.payload, None
 
     def _proposal_like(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """The pending proposal as the version of the library records it that wrote a payload."""
+        """The pending proposal in the form of the library version that wrote a payload."""
         rules = self.terms.proposals.rules
         rule = payload.get("rule", rules[0])
         if rule not in rules:
@@ -332,11 +332,11 @@ class State:
         self.quorum = event.payload["quorum"]
 
     def lapsed(self, motion: Motion) -> bool:
-        """Whether a motion cannot be carried out any more: the run has gone on without it."""
+        """Whether a motion can no longer be carried out, because the run has moved on."""
         return self.why_lapsed(motion) is not None
 
     def why_lapsed(self, motion: Motion) -> str | None:
-        """Why a motion cannot be carried out any more; None if it can."""
+        """Why a motion can no longer be carried out; None if it can."""
         decision, pending = motion.decision, self.pending
         if self.ended and motion.kind != "quorum":
             return "the run has ended"
@@ -354,7 +354,7 @@ class State:
         return None
 
     def _replaces_otherwise(self, veto: dict[str, Any]) -> bool:
-        """Whether a veto would replace something else now than in the version it was asked for."""
+        """Whether a veto would now replace something else than in the version it was made for."""
         base = veto.get("base", self.version)  # which older requests do not say
         then, now = (
             self.terms.proposals.replaced(policy, veto)
@@ -363,7 +363,7 @@ class State:
         return then != now
 
     def _decided(self, event: Event, replay: Replay) -> None:
-        """Note a decision for the rows it is about."""
+        """Apply a decision and note it for its rows."""
         if not replay.forced:
             pending = self.pending
             if pending is None or proposal_hash(pending) != event.payload["proposal"]:
@@ -371,7 +371,7 @@ class State:
         self._note(event)
 
     def _note(self, event: Event) -> None:
-        """Remember a decision for the rows it is about."""
+        """Note a decision for its rows."""
         payload = event.payload
         more = {"actions": payload["actions"]} if "actions" in payload else {}
         words = {"event": event.seq, "time": event.time, "by": event.actor, "kind": event.kind}
@@ -415,7 +415,7 @@ class State:
         self._new_version(event.payload["version"])
 
     def _snapshot(self, event: Event, replay: Replay) -> None:
-        """It vouches for a snapshot of the state before it, and changes nothing else."""
+        """Vouches for a snapshot of the state before it; changes nothing else."""
         self.snapshot_at = event.seq
 
     def _new_version(self, number: int) -> None:
@@ -426,12 +426,12 @@ class State:
     # ---- learning --------------------------------------------------------------------------------
 
     def learn(self) -> None:
-        """Learn in the order of the tickets whatever has its turn."""
+        """Learn all reports whose turn has come, in the order of their tickets."""
         self._take_turns()
         self.lessons.learn()
 
     def _take_turns(self) -> None:
-        """Let the reports be learned next that wait for no ticket before them."""
+        """Queue the reports that wait for no earlier ticket."""
         terms = self.terms
         while (report := self.settled.get(self.through + 1)) is not None:
             is_missing = report.ended == "missing"
@@ -450,7 +450,7 @@ class State:
     # ---- what follows ----------------------------------------------------------------------------
 
     def expected(self) -> tuple[str, dict[str, Any]] | None:
-        """The event that must be recorded next because of those before it, if there is one."""
+        """The event that must be recorded next because of the events so far, if any."""
         self._take_turns()
         lessons = self.lessons
         if lessons.correction is not None or not lessons.quiet:
@@ -469,7 +469,7 @@ class State:
         return None
 
     def _why_expired(self, ticket: Ticket) -> str | None:
-        """Why a ticket counts as missing if it is open: too many came later, or it is too old."""
+        """Why an open ticket counts as missing: too many came later, or it is too old."""
         terms = self.terms
         if terms.patience is not None and ticket.number <= self.issued - terms.patience:
             return f"{terms.patience} later tickets were issued"
@@ -483,10 +483,10 @@ class State:
     def proposal_payload(self, *, as_due: bool = True, rule: int | None = None) -> dict[str, Any]:
         """The pending proposal with its evidence.
 
-        as_due: the evidence is that of the reports that were learned when the proposal became due,
-        and what is left of a proposal keeps its own. Otherwise it is that of all that were learned
-        when it was put on record, as in events that do not say how many these are. rule: the
-        version of the rule that judges the rows, by default the one in use.
+        as_due: use the reports that were learned when the proposal became due; a proposal that
+        remains after a decision keeps its own evidence. Otherwise use all reports that were learned
+        when it was recorded, as in events that do not state their number. rule: the version of the
+        rule that judges the rows, by default the current one.
         """
         made, proposals = self.learner.proposal(), self.terms.proposals
         assert made is not None
@@ -504,7 +504,7 @@ class State:
     def open_reports(self) -> Counter[int]:
         """How many reports of each version may still come.
 
-        A report that was declared missing may not, unless the learner waits until it is settled.
+        A report that was declared missing cannot, unless the learner waits until it is settled.
         """
         held = self.terms.missing == "hold"
         return Counter(
@@ -514,7 +514,7 @@ class State:
         )
 
     def _evidence(self, made: Any, as_due: bool, rule: int) -> dict[str, Any]:
-        """What is known of the rows of a proposal, and of how many reports that is."""
+        """The facts about the rows of a proposal, and the number of reports they are based on."""
         learned, through, tally = self.learner.told, self.through, self.tally
         due = self.lessons.due
         if as_due and due is not None and due.proposal == made.hash:
@@ -532,16 +532,16 @@ class State:
 
 
 class Replay:
-    """How events are taken in.
+    """How events are applied.
 
-    forced: the learner is made to have proposed what was recorded, as after an amendment.
+    forced: the learner adopts the recorded proposal as its own, as after an amendment.
     """
 
     def __init__(self, *, forced: bool = False) -> None:
         self.forced = forced
 
     def rebuilt(self, event: Event, terms: Terms) -> Lessons:
-        """What is learned before an amendment, as if all amended reports had come at first."""
+        """The lessons before an amendment, as if all amended reports had been right at first."""
         raise NotImplementedError
 
 

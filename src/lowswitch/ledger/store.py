@@ -1,7 +1,7 @@
-"""Where a ledger lives: a few methods, the same for every database.
+"""The storage of a ledger: a few methods, the same for every database.
 
-Events are only ever appended. Everything else here follows from them: the tickets, so that one can
-be found without a replay, and snapshots of the state, so that opening takes seconds.
+Events are only appended. Everything else follows from them: tickets, so that one can be found
+without a replay, and snapshots of the state, so that opening takes seconds.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ class Store(ABC):
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
-        """All or nothing, with no other writer meanwhile; on the disk when it is left."""
+        """All or nothing, without another writer meanwhile; on the disk at the end."""
 
     @abstractmethod
     def format(self) -> int:
-        """The format of what is stored."""
+        """The format of the stored data."""
 
     @abstractmethod
     def set_format(self) -> None:
-        """Say that what is stored has the present format, so that older versions refuse it."""
+        """Mark the data as having the present format, so that older versions refuse it."""
 
     @abstractmethod
     def execute(self, sql: str, *values: Any) -> list[Any]:
@@ -100,7 +100,7 @@ class Store(ABC):
         """Run one statement for each of the rows."""
 
     def together(self) -> AbstractContextManager[object]:
-        """Send the statements inside at once, where that is faster; none of them gives rows."""
+        """Send the statements inside at once, if that is faster; none of them may return rows."""
         return nullcontext()
 
     @abstractmethod
@@ -109,15 +109,15 @@ class Store(ABC):
 
     @abstractmethod
     def oddities(self) -> list[str]:
-        """What is wrong with the database itself, by its own check and by its schema."""
+        """Faults in the database itself, by its own check and by its schema."""
 
     @abstractmethod
     def unchanging(self) -> AbstractContextManager[None]:
-        """Read everything as it is at one moment, whatever others write meanwhile."""
+        """Read everything as of one moment, whatever others write meanwhile."""
 
     @abstractmethod
     def remove(self) -> None:
-        """Remove a ledger that was not finished."""
+        """Remove an unfinished ledger."""
 
     @abstractmethod
     def take_place(self, address: str | Path, kept: str) -> bool:
@@ -129,12 +129,12 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
 
     # ---- formats ---------------------------------------------------------------------------------
 
     def adopt(self, name: str, *, read_only: bool) -> None:
-        """Refuse a newer format; bring an older one up to date, or read it as if it were."""
+        """Refuse a newer format; upgrade an older one, or read it as if it were upgraded."""
         found = self.found = self.format()
         if found > FORMAT:
             raise NotALedgerError(
@@ -150,11 +150,11 @@ class Store(ABC):
             self.found = FORMAT
 
     def in_use(self) -> bool:
-        """Whether it is a ledger of this format that goes on, and no copy that is kept."""
+        """Whether this is a live ledger of this format, rather than a copy to keep."""
         return self.found == FORMAT
 
     def finish(self) -> None:
-        """Leave a copy as it is to be kept, and close it."""
+        """Leave a copy in its final form, and close it."""
         self.close()
 
     def write_nothing(self) -> None:
@@ -163,13 +163,13 @@ class Store(ABC):
             self.set_format()
 
     def create_tables(self, up_to: int = FORMAT) -> None:
-        """Make the tables as a format has them, inside of a transaction."""
+        """Create the tables of a format, inside a transaction."""
         for statement in SCHEMA:
             self.execute(statement.format(bytes=self.bytes))
         self.upgrade(1, up_to)
 
     def upgrade(self, found: int, up_to: int = FORMAT) -> None:
-        """Bring the tables from a format to a later one, inside of a transaction."""
+        """Upgrade the tables from one format to a later one, inside a transaction."""
         for step in range(found + 1, up_to + 1):
             if step == 2:
                 self.add_kinds()
@@ -267,7 +267,7 @@ class Store(ABC):
         )
 
     def tickets_named(self, names: Sequence[str]) -> Iterator[StoredTicket]:
-        """The tickets of these names, as far as there are such."""
+        """The tickets with these names, if they exist."""
         for first in range(0, len(names), _AT_ONCE):
             some = names[first : first + _AT_ONCE]
             marks = ", ".join("?" * len(some))
@@ -281,7 +281,7 @@ class Store(ABC):
         return StoredTicket(*rows[0]) if rows else None
 
     def tickets_numbered(self, numbers: Sequence[int]) -> list[StoredTicket]:
-        """The tickets with these numbers, as far as there are such; at most a page of them."""
+        """The tickets with these numbers, if they exist; at most one page."""
         marks = ", ".join("?" * len(numbers))
         sql = f"SELECT {_TICKET} FROM tickets WHERE number IN ({marks})"
         return [StoredTicket(*row) for row in self.execute(sql, *numbers)] if numbers else []
@@ -302,10 +302,10 @@ class Store(ABC):
         after: int = 0,
         part: str = "",
     ) -> Iterator[StoredTicket]:
-        """The first tickets of a status, and of a site, in their order; by default all.
+        """The first tickets with a status and of a site, in order; by default all.
 
-        status: None for every one. after: only tickets with a larger number. part: only those in
-        whose request it is, with which the ticket begins, or whose number it is, such as 1,153.
+        status: None for every status. after: only tickets with a larger number. part: only tickets
+        whose request contains it, which begin with it, or whose number it is, such as 1,153.
         """
         asked: dict[str, list[Any] | None] = {
             "number > ?": [after],
@@ -325,7 +325,7 @@ class Store(ABC):
         yield from (StoredTicket(*row) for row in self.stream(sql, *values))
 
     def tickets_called(self, names: Sequence[str], begin: int) -> Iterator[StoredTicket]:
-        """The tickets that people call so: by name, by its first characters, or by the request.
+        """The tickets that people call by these names: the name, its beginning, or the request.
 
         Capital and small letters are the same, so that several may fit one name.
         begin: how many characters of a ticket people are shown.
@@ -351,7 +351,7 @@ class Store(ABC):
         )
 
     def open_tickets(self, site: str, most: int) -> int:
-        """How many open tickets a site has; at most so many are counted."""
+        """How many open tickets a site has, counting up to `most`."""
         some = "SELECT 1 FROM tickets WHERE status = 'open' AND site = ? LIMIT ?"
         return int(self.execute(f"SELECT COUNT(*) FROM ({some}) AS found", site, most)[0][0])
 
@@ -393,5 +393,5 @@ class Store(ABC):
 
 
 def _about(number: int) -> str:
-    """The pattern of the body of an event about the ticket with this number."""
+    """A pattern for the body of an event about the ticket with this number."""
     return f'%"number":{number},%'

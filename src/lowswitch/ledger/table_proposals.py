@@ -64,7 +64,7 @@ class TableProposals:
     def _by_worth(
         self, state: State, made: Proposal, evidence: Evidence, rule: int
     ) -> dict[str, Any]:
-        """What a proposal is worth, and its rows, by the posterior."""
+        """The worth of a proposal and of its rows, by the posterior."""
         still_open, thresholds = state.open_reports(), self.terms.thresholds
         tried = {row.row for row in made.rows if not evidence.untried(row)}
         found = state.lessons.worth(made, len(tried), thresholds["worse"], rule=rule)
@@ -89,9 +89,9 @@ class TableProposals:
     def others(
         self, state: State, changes: Sequence[tuple[int, int, int]]
     ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-        """By the posterior of today; without a gain where it would take too long to draw models.
+        """By the current posterior; without a gain if drawing models would take too long.
 
-        Nothing is said of which changes help one another: people chose them together.
+        This does not say which changes help one another, because people chose them together.
         """
         learner, deployed = state.learner, state.learner.deployed
         now = deployed.actions
@@ -160,11 +160,11 @@ class TableProposals:
             require_count("visits", visits)
             if forever:
                 raise LedgerError(
-                    "what is rejected for ever is not held for so many visits; leave one out"
+                    "a permanent rejection takes no visits=; leave one of the two out"
                 )
 
     def _require_new(self, row: dict[str, Any], actions: list[int] | None) -> None:
-        """A row would newly play what is to be forbidden, and there is no doubt what that is."""
+        """Check that a row would newly play the actions to forbid, without ambiguity."""
         new, names = sorted({*row["to"]} - {*row["from"]}), self.terms.labels["action"]
         name, found = self.terms.row_name(row["step"], row["state"]), [names[a] for a in new]
         if not new:
@@ -278,7 +278,7 @@ class TableProposals:
         return gain | {"mean": amount(gain["mean"])} | ends
 
     def _side(self, row: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-        """What is known of one side of a row, in the run's words and units."""
+        """The facts about one side of a row, in the run's words and units."""
         terms, names = self.terms, self.terms.labels["action"]
         law = {names[int(action)]: share for action, share in known["law"].items()}
         low = terms.rewards[0] * (terms.horizon - row["step"])
@@ -296,7 +296,7 @@ class TableProposals:
 def _facts(
     state: State, made: Proposal, evidence: Evidence, unsettled: Counter[int]
 ) -> list[tuple[ProposedRow, dict[str, Any]]]:
-    """The rows of a proposal with what is known of them, but for the verdicts."""
+    """The rows of a proposal with the facts about them, without verdicts."""
     versions = [version.actions for version in state.versions]
     found = list[tuple[ProposedRow, dict[str, Any]]]()
     for row in made.rows:

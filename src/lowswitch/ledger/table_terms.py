@@ -1,4 +1,4 @@
-"""The terms of a run whose states are counted: reports are positions, policies are tables."""
+"""The terms of a run with a finite set of states: reports are positions, policies are tables."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TableTerms(Terms):
         absorbing: int | str | None,
         **others: Any,
     ) -> Self:
-        """The terms of a run, or an error that names what does not fit; others: `checked_parts`."""
+        """The terms of a run; the error names what does not fit. Other options: `checked_parts`."""
         require_algorithm(algorithm)
         H = require_count("horizon", others["horizon"])
         _require_size(H, count_of("states", states), count_of("actions", others["actions"]))
@@ -91,7 +91,7 @@ class TableTerms(Terms):
     # ---- the learner -----------------------------------------------------------------------------
 
     def learner(self) -> TableLearner:
-        """A learner that knows nothing."""
+        """A new learner."""
         return TableLearner(
             self.algorithm,
             horizon=self.horizon,
@@ -126,16 +126,16 @@ class TableTerms(Terms):
         return f"{states}, {actions} and {steps} per {self.word('episode')}"
 
     def row_name(self, h: int, x: int) -> str:
-        """A row by its labels, as the command line takes it."""
+        """A row by its labels, in the notation of the command line."""
         return f"{self.labels['step'][h]}:{self.labels['state'][x]}"
 
     def unit(self, reward: float) -> float:
-        """A reward in [0, 1], as learners have it."""
+        """A reward mapped to [0, 1], as learners expect."""
         low, high = self.rewards
         return (reward - low) / (high - low)
 
     def amount(self, value: float) -> float:
-        """A difference in [0, 1] in the units of the run."""
+        """A difference in [0, 1], in the units of the run."""
         low, high = self.rewards
         return value * (high - low)
 
@@ -150,7 +150,7 @@ class TableTerms(Terms):
 
     @functools.cached_property
     def _forbidden(self) -> frozenset[tuple[int, int, int]]:
-        """What may never be played, as (step, state, action)."""
+        """The actions that may never be played, as (step, state, action)."""
         return frozenset((h, x, a) for h, x, a in np.argwhere(~self.allowed).tolist())
 
     def report(
@@ -372,10 +372,10 @@ class TableTerms(Terms):
 
 
 def _require_size(H: int, S: int, A: int) -> None:
-    """Say before anything is built that a run of this size cannot be held.
+    """Refuse a run too large to hold, before anything is built.
 
     Its first event has a number for each cell and each row, and a label for each step, state and
-    action. In memory it is a list and a text, twice.
+    action. In memory it exists as a list and as a text, twice.
     """
     what = f"a ledger with horizon {H:,}, {S:,} states and {A:,} actions"
     way_out = "declare fewer steps, states or actions"

@@ -1,4 +1,4 @@
-"""What was learned from, counted site by site: what the evidence of a proposal is made of."""
+"""Counts of the learned steps, site by site: the basis of the evidence."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Tally:
             self.followed[site].update(pairs[mine[:, :-1]].tolist())
 
     def model(self, without: Collection[str] = ()) -> Model:
-        """The model of all sites but some."""
+        """The model of all sites except some."""
         H, S, A = self.shape
         visits, rewards = np.zeros(H * S * A, dtype=np.int64), np.zeros(H * S * A)
         keys, counts = self._followed()
@@ -70,7 +70,7 @@ class Tally:
     def _followed(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The keys of `followed` at all sites, ascending, and the count of each at every site.
 
-        They are kept, because the evidence of a proposal asks for many models.
+        They are cached, because the evidence of a proposal needs many models.
         """
         if self._in_arrays is None:
             pairs = {
@@ -85,7 +85,7 @@ class Tally:
         return self._in_arrays
 
     def copy(self) -> Tally:
-        """The tally as it is, whatever is added later."""
+        """A copy that later additions do not change."""
         found = Tally(self.shape)
         for site, visits in self.visits.items():
             found.visits[site], found.rewards[site] = visits.copy(), self.rewards[site].copy()

@@ -1,7 +1,8 @@
-"""What a run declares before its first episode, and what it makes of states, reports and policies.
+"""The declaration of a run, and how it reads states, reports and policies.
 
-`TableTerms` are those of a run whose states are counted, `FeatureTerms` those of one whose states
-are vectors. State, intake, snapshots and views ask the terms, and none of them asks which it has.
+`TableTerms` describe a run with a finite set of states, `FeatureTerms` a run whose states are
+vectors. State, intake, snapshots and views use this interface and never ask which of the two they
+have.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ Steps = tuple[list[Any], list[int], list[float]]  # H states or contexts, action
 
 
 class Report(NamedTuple):
-    """What came of one ticket, in numbers: states, actions and rewards in the run's own units."""
+    """The report of one ticket in numbers: states, actions and rewards in the run's own units."""
 
     number: int  # of the ticket
     states: tuple[Any, ...]  # positions; with features the vector of each step, or its vectors
@@ -87,7 +88,7 @@ class Report(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What a plan expects per episode once some episodes are over: the median and its interval."""
+    """A plan's expectation per episode after some episodes: the median and its interval."""
 
     after: int  # episodes
     low: float  # 10 % of the problems lie below it
@@ -96,7 +97,7 @@ class Expected(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the evidence of a proposal is made of, beside what the learner believed."""
+    """The facts behind the evidence of a proposal, beside the learner's beliefs."""
 
     tally: Tally
     learned: int  # episodes
@@ -104,24 +105,24 @@ class Known(NamedTuple):
 
 
 class Proposals(Protocol):
-    """How the proposals of a run are recorded, read again, decided on and shown."""
+    """How the proposals of a run are recorded, read, decided on and shown."""
 
     rules: tuple[int, ...]  # versions of the rule that judges rows; the last one is in use
 
     def judged(self, state: State, made: Any, known: Known, rule: int) -> dict[str, Any]:
-        """What is recorded of a proposal by a rule: its "rows" with their evidence, and more."""
+        """The record of a proposal by a rule: its "rows" with their evidence, and more."""
 
     def left(self, last: dict[str, Any] | None, made: Any) -> dict[str, Any] | None:
-        """The evidence of a proposal that is what a decision left of the last one, or None."""
+        """The evidence of a proposal that is the remainder of the last one, or None."""
 
     def read(self, payload: dict[str, Any]) -> Any:
-        """The proposal that was recorded, as the learner makes it."""
+        """The recorded proposal in the learner's form."""
 
     def keys(self, rows: list[list[int]]) -> list[tuple[int, int]] | None:
-        """The recorded rows of a decision, as the learner takes them."""
+        """The recorded rows of a decision in the learner's form."""
 
     def chosen(self, pending: dict[str, Any], rows: Sequence[Any] | None) -> list[list[int]]:
-        """The rows that a decision is about, by default all, or an error."""
+        """The rows that a decision is about, by default all; an unknown row is an error."""
 
     def require_rejection(
         self,
@@ -131,16 +132,16 @@ class Proposals(Protocol):
         visits: Any,
         actions: list[int] | None,
     ) -> None:
-        """These rows can be rejected for ever, or held for so many visits.
+        """Check that these rows can be rejected permanently, or held for `visits` visits.
 
-        actions: those to forbid, if they are named.
+        actions: the actions to forbid, if they are named.
         """
 
     def veto(self, rows: Sequence[tuple[Any, Any]] | None, actions: list[int]) -> dict[str, Any]:
-        """The rows and actions of a veto, once the rows are checked."""
+        """The rows and actions of a veto, after the rows are checked."""
 
     def require_vetoable(self, state: State, payload: dict[str, Any]) -> None:
-        """Every row has an action left, and something to play instead of a deployed one."""
+        """Check that every row keeps an allowed action and has a replacement for a deployed one."""
 
     def allowed_in(self, allowed: np.ndarray, row: list[int]) -> np.ndarray:  # [A]
         """Which actions are allowed in a row, by the learner's mask."""
@@ -152,25 +153,25 @@ class Proposals(Protocol):
         """Whether a policy may play an action of a veto in one of its rows."""
 
     def replaced(self, policy: Any, payload: dict[str, Any]) -> list[Any]:
-        """What a veto would replace at once in a policy, to compare two versions by."""
+        """The part of a policy that a veto would replace at once, to compare two versions."""
 
     def others(
         self, state: State, changes: Sequence[tuple[int, int, int]]
     ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-        """The evidence of changes (step, state, action) that nobody proposed, as `labelled`, and
-        what all of them are worth together.
+        """The evidence of changes (step, state, action) that nobody proposed, as in `labelled`, and
+        their joint worth.
         """
 
     def labelled(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A recorded row with the names of things, and in the run's units of reward."""
+        """A recorded row with labels, in the run's units of reward."""
 
     def in_units(self, worth: dict[str, Any] | None) -> dict[str, Any] | None:
-        """What a proposal is worth, in the run's units of reward."""
+        """The worth of a proposal in the run's units of reward."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Terms(ABC):
-    """The declaration of a run, as its first event holds it."""
+    """The declaration of a run, as its first event contains it."""
 
     algorithm: Algorithm
     horizon: int
@@ -190,28 +191,28 @@ class Terms(ABC):
     forecast: tuple[Expected, ...] = ()  # what a plan expected, in the run's units
 
     def word(self, kind: str) -> str:
-        """What this run calls an episode, a step, a state, an action or reward."""
+        """The run's word for an episode, a step, a state, an action or a reward."""
         return self.words.get(kind, WORDS[kind])
 
     @property
     @abstractmethod
     def sizes(self) -> str:
-        """How large the run is, in its own words."""
+        """The size of the run, in its own words."""
 
     @property
     def budget(self) -> Budget | None:
-        """How much may be proposed, if that is limited."""
+        """The budget for proposals, if there is one."""
         schedule = self.algorithm.schedule
         return schedule if isinstance(schedule, Budget) else None
 
     @property
     def most_proposals(self) -> int | None:
-        """How many proposals may be put to the board, if their number is limited."""
+        """The largest number of proposals to the board, if it is limited."""
         return None if self.budget is None else self.budget.deployments
 
     @property
     def gap(self) -> int:
-        """The least number of episodes that the schedule leaves between two of its dates."""
+        """The smallest number of episodes between two dates of the schedule."""
         schedule = self.algorithm.schedule if self.budget is None else self.budget.schedule
         return int(getattr(schedule, "gap", 1))
 
@@ -219,7 +220,7 @@ class Terms(ABC):
 
     @abstractmethod
     def learner(self) -> Learner:
-        """A learner that knows nothing."""
+        """A new learner."""
 
     @abstractmethod
     def restored(self, data: bytes) -> Learner:
@@ -227,7 +228,7 @@ class Terms(ABC):
 
     @abstractmethod
     def tally(self, data: bytes | None = None) -> Tally:
-        """A count of what was learned from: an empty one, or the one of a snapshot."""
+        """The counts of the learned steps: empty, or from a snapshot."""
 
     @property
     @abstractmethod
@@ -247,33 +248,32 @@ class Terms(ABC):
         ended: str,
         propensities: Any = None,
     ) -> Report:
-        """A report once it is checked; actions that are None are those of the ticket's policy.
+        """A report after it is checked; if `actions` is None, the ticket's policy fills them in.
 
-        propensities: with features, how probable each action was, if another policy chose it.
+        propensities: with features, the probability of each action if another policy chose it.
         """
 
     @abstractmethod
     def steps(self, report: Report, learner: Callable[[], Any], policy: Any) -> Steps | None:
-        """What is learned from a report: H steps, whose action is -1 where it is nothing.
+        """The H steps learned from a report, with action -1 where nothing is learned.
 
-        None if nothing at all is learned. learner: as it is before this report; policy: what the
-        ticket was issued with.
+        None if nothing at all is learned. learner: before this report. policy: the ticket's.
         """
 
     @abstractmethod
     def batch(self, steps: Sequence[Steps]) -> Batch:
-        """Episodes as the arrays that a learner takes."""
+        """Episodes as arrays for the learner."""
 
     @abstractmethod
     def places(self, batch: Batch) -> np.ndarray:  # [B, H]
-        """The states of each episode, as a tally takes them."""
+        """The states of each episode, for a tally."""
 
     @abstractmethod
     def require_learnable(self, report: Report) -> None:
-        """Refuse a recorded report that no learner takes, before it waits with others."""
+        """Refuse a recorded report that no learner can take, before it is queued with others."""
 
     def read_state(self, text: str) -> Any:
-        """A state as somebody typed it: its label, or with features the numbers of a context."""
+        """A state as typed by a person: its label, or with features the numbers of a context."""
         return text
 
     def states_shown(self, states: Sequence[Any]) -> str:
@@ -282,7 +282,7 @@ class Terms(ABC):
 
     @abstractmethod
     def state_names(self, states: Sequence[Any]) -> list[str]:
-        """The states of a recorded report as text, which can be told again."""
+        """The states of a recorded report as text that can be reported again."""
 
     def act(self, policy: Any, number: int, context: Any, step: Any = 0) -> dict[str, Any]:
         """The action of a ticket in a context, and its exact propensity."""
@@ -291,21 +291,21 @@ class Terms(ABC):
         )
 
     def history(self, states: Any, actions: Any, rewards: Any) -> dict[str, Any]:
-        """Whole episodes of an earlier protocol, once they are checked, as an event holds them."""
+        """Complete episodes of an earlier protocol, checked, as an event stores them."""
         raise LedgerError(
             "records of an earlier protocol can be learned by tables only so far; create this"
             " ledger without them, and with policy= as the protocol in use"
         )
 
     def learn_history(self, learner: Any, payload: dict[str, Any]) -> Batch:
-        """Learn the episodes of `history`; return them with the action -1 where it did not."""
+        """Learn the episodes of `history`; return them with action -1 where nothing was learned."""
         raise ValueError("a run with features learns no history")
 
     # ---- policies --------------------------------------------------------------------------------
 
     @abstractmethod
     def to_facts(self, policy: Any) -> Any:
-        """A version, as JSON can hold it."""
+        """A version as plain JSON values."""
 
     @abstractmethod
     def from_facts(self, facts: Any, learner: Learner) -> Any:
@@ -313,16 +313,16 @@ class Terms(ABC):
 
     @abstractmethod
     def issued(self, ticket: StoredTicket, policy: Any, *, whole: bool = True) -> Issued:
-        """What a site is given."""
+        """The ticket that a site receives."""
 
     @property
     @abstractmethod
     def cells(self) -> int:
-        """How many numbers the policy of a ticket has, about."""
+        """Roughly how many numbers the policy of a ticket has."""
 
     @abstractmethod
     def to_json(self, policy: Any, member: int | None) -> dict[str, Any]:
-        """A version as a program reads it: how many members it has, and all or one of them."""
+        """A version for a program: its number of members, and all or one of them."""
 
     @abstractmethod
     def usual_batch(self) -> Batch:
@@ -330,19 +330,19 @@ class Terms(ABC):
 
     @abstractmethod
     def shown(self, policy: Any) -> Any:
-        """A version as a reader of the ledger gets it, read-only."""
+        """A version for a reader of the ledger, read-only."""
 
     def share(self, policy: Any) -> float | None:
-        """The share of the cases that enter the trial of a version; None if it has no trial."""
+        """The share of cases in the trial of a version; None if it has no trial."""
         return None
 
     @abstractmethod
     def changed_rows(self, before: Any, after: Any) -> int:
-        """In how many rows two versions differ; a policy on features counts as one."""
+        """In how many rows two versions differ; a policy on features counts as one row."""
 
     @abstractmethod
     def is_forbidden(self, policy: Any, learner: Learner) -> bool:
-        """Whether a version plays what was forbidden since."""
+        """Whether a version plays an action that was forbidden since."""
 
     def forbidden_words(self, policy: Any, learner: Learner) -> str:
         """Which forbidden actions a version plays, and where, as the end of a sentence."""
@@ -350,19 +350,19 @@ class Terms(ABC):
 
     @abstractmethod
     def deployed(self, switch: Any) -> list[Any]:
-        """What is recorded of a deployment by an open gate."""
+        """The record of a deployment by an open gate."""
 
     @abstractmethod
     def difference(self, before: Any, after: Any, told: int) -> list[Any]:
-        """The same, of a policy that takes the place of another one; empty if both play alike."""
+        """The same record for a policy that replaces another one; empty if both play alike."""
 
     # ---- labels and rewards ----------------------------------------------------------------------
 
     def index(self, kind: str, value: Any) -> int:
         """The position of a step, state or action.
 
-        A text is always a label. A whole number is a position from 0 on, and is refused where it
-        could also mean the label of another one.
+        A text is always a label. A whole number is a position from 0 on; it is refused if it is
+        also the label of another position.
         """
         names = self.labels[kind]
         if isinstance(value, str) and value in names:
@@ -377,7 +377,7 @@ class Terms(ABC):
 
     @functools.cached_property
     def _ambiguous(self) -> dict[str, dict[int, str]]:
-        """For each kind the labels that are numbers, but not the numbers of their positions."""
+        """For each kind, the labels that are numbers but not the numbers of their positions."""
         return {
             kind: {
                 int(label): label
@@ -398,7 +398,7 @@ class Terms(ABC):
         )
 
     def indices(self, kind: str, values: list[Any]) -> tuple[int, ...]:
-        """The positions of several; those that are positions already are checked all at once."""
+        """Several positions; values that already are positions are checked all at once."""
         are_whole = set(map(type, values)) == {int}
         if (
             are_whole
@@ -413,7 +413,7 @@ class Terms(ABC):
         return len(self.labels[kind])
 
     def paid(self, values: list[Any]) -> tuple[float, ...]:
-        """Several rewards; those that are floats of the range already are seen at one glance."""
+        """Several rewards; floats within the range are checked all at once."""
         low, high = self.rewards
         if [value for value in values if not (type(value) is float and low <= value <= high)]:
             return tuple(self.reward(value) for value in values)
@@ -460,7 +460,7 @@ class Terms(ABC):
 def declared(
     algorithm: Algorithm, tables: dict[str, Any], features: dict[str, Any], **others: Any
 ) -> Terms:
-    """The terms of a run with states or with features; what is of the other kind is refused."""
+    """The terms of a run with states or with features; options of the other kind are refused."""
     if (tables["states"] is None) == (features["features"] is None):
         raise LedgerError("give states=S for tables, or features=d for contexts of d numbers")
     of_tables, of_features = families()
@@ -481,7 +481,7 @@ def read_terms(payload: dict[str, Any]) -> Terms:
 
 
 def families() -> tuple[type[TableTerms], type[FeatureTerms]]:
-    """The terms of runs with states, and with features."""
+    """The two classes of terms: with states and with features."""
     from lowswitch.ledger.feature_terms import FeatureTerms
     from lowswitch.ledger.table_terms import TableTerms
 
@@ -509,7 +509,7 @@ def checked_parts(
     patience_days: float | None = None,
     forecast: Any = (),
 ) -> dict[str, Any]:
-    """What all terms declare, once it is checked, by its names."""
+    """The declarations that all terms share, by name, after they are checked."""
     H = require_count("horizon", horizon)
     labels = {
         "step": checked_labels("steps", H if steps is None else steps, H),
@@ -548,7 +548,7 @@ def _checked_days(days: Any) -> float | None:
 
 
 def _checked_forecast(given: Any, H: int, rewards: tuple[float, float]) -> tuple[Expected, ...]:
-    """What a plan expects, in the run's units: the lines of a `Plan`, or lines that were given."""
+    """A plan's forecast in the run's units: the lines of a `Plan`, or the given lines."""
     low, high = rewards
     lines = [] if given is None else given
     if hasattr(given, "expected"):  # a plan, whose rewards are between 0 and 1
@@ -568,14 +568,14 @@ def _checked_forecast(given: Any, H: int, rewards: tuple[float, float]) -> tuple
 
 
 def _checked_name(what: str, value: Any) -> str:
-    """A name that fits in a line."""
+    """A name that fits in one line."""
     if not (isinstance(value, str) and len(value) <= _MOST_NAME and value.strip() == value):
         raise LedgerError(f"{what} must be at most {_MOST_NAME} characters of text, not {value!r}")
     return value
 
 
 def _checked_words(given: dict[str, str]) -> dict[str, str]:
-    """What people call an episode, a step, a state, an action and reward."""
+    """The words that people use for an episode, a step, a state, an action and a reward."""
     for kind, word in given.items():
         require_word("a word", kind, tuple(WORDS))
         if not _checked_name(f"the word for {kind}", word):
@@ -584,7 +584,7 @@ def _checked_words(given: dict[str, str]) -> dict[str, str]:
 
 
 def _checked_thresholds(given: dict[str, float]) -> dict[str, float]:
-    """All thresholds, those that were given and the usual ones."""
+    """All thresholds: the given ones and the defaults."""
     for name, value in given.items():
         require_word("a threshold", name, tuple(THRESHOLDS))
         if not (is_number(value) and 0 < value < 1):
@@ -599,7 +599,7 @@ def _checked_thresholds(given: dict[str, float]) -> dict[str, float]:
 
 
 def _checked_range(rewards: tuple[float, float]) -> tuple[float, float]:
-    """The least and the largest reward, of which sums and squares are finite."""
+    """The smallest and the largest reward; their sums and squares must be finite."""
     low, high = rewards
     if not (is_number(low) and is_number(high) and low < high):
         raise LedgerError(f"rewards must be a range such as (0, 1), not {rewards!r}")
@@ -612,7 +612,7 @@ def _checked_range(rewards: tuple[float, float]) -> tuple[float, float]:
 
 
 def count_of(name: str, given: Any) -> int:
-    """How many labels there are, or are to be made."""
+    """How many labels are given or will be made."""
     if is_integer(given):
         return require_count(name, given)
     return len(given) if isinstance(given, Sequence) else 1  # which `checked_labels` refuses
@@ -621,7 +621,7 @@ def count_of(name: str, given: Any) -> int:
 def checked_labels(
     name: str, given: int | Sequence[str], size: int | None = None
 ) -> tuple[str, ...]:
-    """The labels that were given, or the numbers from 0 on."""
+    """The given labels, or the numbers from 0 on."""
     if is_integer(given):
         assert isinstance(given, int)
         return tuple(str(i) for i in range(require_count(name, given)))
@@ -638,12 +638,12 @@ def checked_labels(
 
 
 def _is_number(label: str) -> bool:
-    """Whether a label is a whole number that somebody may give as such."""
+    """Whether a label is a whole number that somebody may enter as a number."""
     return label.strip().isdecimal() and len(label) < _MOST_DIGITS
 
 
 def items(name: str, values: Any) -> list[Any]:
-    """The steps of a report as a list, or an error."""
+    """The steps of a report as a list; anything else is an error."""
     if type(values) is list:
         return values
     if isinstance(values, np.ndarray):

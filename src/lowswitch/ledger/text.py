@@ -1,4 +1,4 @@
-"""The answers of a ledger as text, for people at a terminal."""
+"""The answers of a ledger as text for a terminal."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from lowswitch.review.proposals import WHOLE
 from lowswitch.show.text import age, columns, counted
 
 LEGEND = """\
-gain     estimate of what is proposed less that of what is played now, from this step on, and half
-         of the 95 % interval of the former
-visits   how often what stands before it was played there, in the learned episodes
-reach    share of the learned episodes that came to the row
+gain     estimate of the proposed action minus the current one, from this step on, and half of the
+         proposed action's 95 % interval
+visits   how often the action before it was played there, in the learned episodes
+reach    share of the learned episodes that reached the row
 """
 BETTER = """\
 better   probability, by the learner's model, that the policy gets better if this row alone changes;
@@ -40,14 +40,14 @@ IMPROVE  every proposed action was tried there, and it is better with 95 % by th
 WORDS = {
     "IMPROVE": "better by the learner's model, and so certain that few such rows are false",
     "LIKELY": "probably better by the learner's model",
-    "UNSURE": "the learner's model cannot tell, or there is none",
+    "UNSURE": "the learner has no model, or the model cannot tell",
     "WORSE": "probably worse, and the other changes do better without it",
-    "UNTRIED": "a proposed action was never tried there, so that nothing is known of it",
+    "UNTRIED": "a proposed action was never tried there, so nothing is known about it",
     "TRIAL": "only the trial changes, in order to learn",
 }
 BY_INTERVAL = """\
-IMPROVE  by an older rule: the lower end of its interval is above the estimate of what is played
-         now, however uncertain that is; EXPLORE: worth a trial"""
+IMPROVE  by an older rule: the lower end of its interval is above the estimate of the current
+         action, however uncertain that estimate is; EXPLORE: worth a trial"""
 
 BY_ESTIMATES = """\
 contexts  the newest contexts of the step that were learned when the proposal became due
@@ -68,7 +68,7 @@ def law(shares: dict[str, float]) -> str:
 
 
 def readable(answer: Any, facts: Any) -> str:
-    """An answer as text; facts: the same as JSON has it."""
+    """An answer as text; facts: the same answer as JSON."""
     if isinstance(answer, str):
         return answer
     if isinstance(answer, ProposalView):
@@ -131,8 +131,8 @@ def ticket_table(tickets: Sequence[TicketView], status: str, now: datetime | Non
 
 
 def issued_text(issued: Issued, terms: Terms, choice: dict[str, Any] | None = None) -> str:
-    """A ticket with its table, a line for each state and a column for each step; with features,
-    its action in a context if there is one.
+    """A ticket with its table, one line per state and one column per step; with features, its
+    action in a context if one is given.
     """
     title = f"ticket {issued.ticket}\nnumber {issued.number:,} of {issued.site}, {issued.request}"
     if "state" not in terms.labels:
@@ -151,7 +151,7 @@ def issued_text(issued: Issued, terms: Terms, choice: dict[str, Any] | None = No
 
 
 def proposal_table(view: ProposalView) -> str:
-    """A proposal, a line for each row or step, and what the columns mean."""
+    """A proposal, one line per row or step, and what the columns mean."""
     waits = "pending" if view.pending else "decided"
     title = f"proposal {view.hash}\nfor version {view.version}, {waits}; from {view.basis}"
     if view.rule >= BY_WORTH:
@@ -191,7 +191,7 @@ def _step_table(view: ProposalView) -> tuple[str, str]:
 
 
 def _region_table(view: ProposalView) -> str:
-    """What a policy on features is worth, for which kinds of cases, and what the words mean."""
+    """The worth of a policy on features, for which kinds of cases, and what the words mean."""
     (row,), parts = view.rows, list[str]()
     if view.worth is not None:
         head = ("by the model of the cases", "mean", "80 % interval", "95 % interval", "better")
@@ -236,7 +236,7 @@ def usual_words(one: dict[str, Any]) -> str:
 
 
 def moved(one: dict[str, Any]) -> str:
-    """The law of actions now and as proposed; actions of less than one case in a hundred apart."""
+    """The law of actions now and as proposed, without actions for fewer than 1 % of the cases."""
     old, new = (
         law({name: share for name, share in one[side].items() if share >= _RARE})
         for side in ("now", "proposed")
@@ -250,7 +250,7 @@ def describe(context: dict[str, str]) -> str:
 
 
 def region_notes(one: dict[str, Any]) -> list[str]:
-    """What else a reviewer should know of a region."""
+    """Further facts about a region for the reviewer."""
     notes = [f"never tried there: {', '.join(one['untried'])}"] if one["untried"] else []
     sites = one["hangs_on_sites"]
     return notes + [f"would not hold without the data from {site}" for site in sites]
@@ -281,7 +281,7 @@ def trial_words(row: dict[str, Any]) -> str:
 
 
 def _side_cells(side: dict[str, Any]) -> tuple[str, str]:
-    """What is played, and what is expected of it."""
+    """The actions of one side, and their expected reward."""
     expected = side["estimate"]
     return law(side["law"]) or "-", "-" if expected is None else f"{expected:.3f}"
 
@@ -305,7 +305,7 @@ WORTHS = {
 
 
 def worth_lines(worth: dict[str, Any] | None, case: str = "episode") -> list[tuple[str, ...]]:
-    """What a proposal is worth, a line for each comparison; case: what people call an episode."""
+    """The worth of a proposal, a line per comparison; case: what the run calls an episode."""
     if worth is None:
         return []
     return [
@@ -339,14 +339,14 @@ def tries(row: dict[str, Any]) -> str:
 
 
 def false_share(view: ProposalView) -> str:
-    """What the posterior expects of the rows that are called IMPROVE; nothing without such rows."""
+    """The posterior's estimate of false IMPROVE rows; empty if there are no such rows."""
     if view.expected_false is None:
         return ""
     return f"The learner's model expects {view.expected_false:.1%} of the IMPROVE rows to be false."
 
 
 def _worth_table(view: ProposalView) -> str:
-    """What a proposal is worth, its rows by their gains, and what the words mean."""
+    """The worth of a proposal, its rows by their gains, and what the words mean."""
     parts = list[str]()
     if view.worth is not None:
         head = ("by the learner's model", "mean", "80 % interval", "95 % interval", "better")
@@ -378,7 +378,7 @@ def _worth_cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def row_notes(row: dict[str, Any]) -> list[str]:
-    """What else a reviewer should know of a row."""
+    """Further facts about a row for the reviewer."""
     notes = [f"never tried: {', '.join(row['untried'])}"] if row["untried"] else []
     if row["needed_with"]:
         notes.append(f"pays only with {' and '.join(row['needed_with'])}")
@@ -388,13 +388,13 @@ def row_notes(row: dict[str, Any]) -> list[str]:
 
 
 def percent(probability: float) -> str:
-    """A probability in whole percent, rounded down, so that 94.9 % is not taken for 95 %."""
+    """A probability in whole percent, rounded down, so that 94.9 % does not read as 95 %."""
     whole = math.floor(100 * probability + 1e-9)
     return {0: "< 1 %", 100: "> 99 %"}.get(whole, f"{whole} %")
 
 
 def untried(row: dict[str, Any]) -> str:
-    """Which proposed actions of a row were never tried there; nothing if all were."""
+    """The proposed actions of a row that were never tried there; empty if all were."""
     if row["never_tried"]:
         return "never tried"
     return f"never tried: {', '.join(row['untried'])}" if row.get("untried") else ""
@@ -424,7 +424,7 @@ def _row_cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def replaced(made: ProposalView, before: ProposalView) -> str:
-    """A proposal that was asked for while another one waited."""
+    """The message for a proposal requested while another one was pending."""
     return (
         f"{proposal_table(made)}\n\nIt replaces the proposal {before.hash[:SHOWN]}, on which nobody"
         " had decided; the budget counts the two as one."
@@ -432,7 +432,7 @@ def replaced(made: ProposalView, before: ProposalView) -> str:
 
 
 def withdrawn(nothing: str, before: ProposalView) -> str:
-    """Why nothing is proposed any more, though something waited."""
+    """Why nothing is proposed any more although a proposal was pending."""
     return (
         f"{nothing}\nThe proposal {before.hash[:SHOWN]}, on which nobody had decided, is withdrawn;"
         " the next one takes nothing from the budget."
@@ -440,7 +440,7 @@ def withdrawn(nothing: str, before: ProposalView) -> str:
 
 
 def decided(event: Event, before: Status, after: Status, left: ProposalView | None) -> str:
-    """What a decision led to, in a line."""
+    """The result of a decision in one line."""
     waits = "nothing waits"
     if left is not None:
         rows = counted(len(left.rows), "row", "waits", "wait")
@@ -451,7 +451,7 @@ def decided(event: Event, before: Status, after: Status, left: ProposalView | No
 
 
 def _said(kind: str, payload: dict[str, Any]) -> str:
-    """What was decided."""
+    """The content of a decision."""
     rows, forever = payload["rows"], payload.get("forever", False)
     if kind == "approved":
         part = f" of the {payload['part']}" if "part" in payload else ""

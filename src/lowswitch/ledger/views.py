@@ -44,12 +44,12 @@ _MOST_PROPOSALS = 200  # among which one is looked for by its hash
 
 
 def issued(ticket: StoredTicket, state: State, *, whole: bool = True) -> Issued:
-    """What a site is given; whole: with its policy, however large that is."""
+    """The ticket that a site receives; whole: include its policy, however large."""
     return state.terms.issued(ticket, state.versions[ticket.version - 1], whole=whole)
 
 
 def status(state: State, counts: dict[str, int]) -> Status:
-    """Where a run stands, with the counts of the tickets table."""
+    """The state of a run, with the counts from the table of tickets."""
     pending, learner, most = state.pending, state.learner, state.terms.most_proposals
     pending = None if state.ended else pending
     still_open = counts.get(OPEN, 0)
@@ -82,7 +82,7 @@ def status(state: State, counts: dict[str, int]) -> Status:
 
 
 def why_paused(event: Event, terms: Terms) -> str:
-    """Who paused a run, when and why, for everybody who is refused something."""
+    """Who paused a run, when and why, for anybody who is refused because of it."""
     when = datetime.fromisoformat(event.time).strftime("%Y-%m-%d %H:%M UTC")
     case = terms.word("episode")
     return (
@@ -92,7 +92,7 @@ def why_paused(event: Event, terms: Terms) -> str:
 
 
 def _nothing_because(state: State) -> str | None:
-    """Why nothing waits for a decision, or None if something does."""
+    """Why no proposal is pending, or None if one is."""
     if state.ended:
         return "the run has ended"
     if state.pending is not None:
@@ -103,9 +103,9 @@ def _nothing_because(state: State) -> str | None:
 def proposals(
     ledger: Reading, *, newest: bool = False, name: str | None = None
 ) -> Iterator[ProposalView]:
-    """The proposals on record; `newest` gives the last one alone, `name` that with this hash.
+    """The recorded proposals; `newest` selects the last one, `name` the one with this hash.
 
-    These two come without the decisions on them.
+    With either option, the decisions on the proposal are left out.
     """
     pending = ledger._ready().pending
     pending_hash = None if pending is None else proposal_hash(pending)
@@ -122,7 +122,7 @@ def proposals(
 
 
 def _named(ledger: Reading, name: str) -> Iterator[Event]:
-    """The event that proposed what has this hash."""
+    """The event of the proposal with this hash."""
     for event in ledger.newest(_MOST_PROPOSALS, kind="proposed"):
         if proposal_hash(event.payload) == name:
             yield event
@@ -130,7 +130,7 @@ def _named(ledger: Reading, name: str) -> Iterator[Event]:
 
 
 def _newest(ledger: Reading) -> Iterator[Event]:
-    """The last event that proposed something."""
+    """The event of the last proposal."""
     yield from ledger.newest(1, kind="proposed")
 
 
@@ -165,8 +165,8 @@ def _view(
 def judgement(ledger: Reading, state: State, *, wait: bool = True) -> Judgement | None:
     """The posterior on the pending proposal, as it was when the proposal became due.
 
-    If it is not in memory, the events before the proposal are replayed; None unless that may take
-    its time.
+    If it is not in memory, the events before the proposal are replayed if `wait` is true; otherwise
+    the result is empty.
     """
     made = state.learner.proposal()
     assert made is not None
@@ -207,7 +207,7 @@ def versions(ledger: Reading) -> list[Version]:
 
 
 def chart(state: State) -> Chart:
-    """What is known of every row of tables."""
+    """The facts about every row of tables."""
     learner: Any = state.learner
     tables = [version.actions for version in state.versions]
     changes = np.zeros(tables[0].shape[1:], dtype=np.int64)
@@ -233,7 +233,7 @@ def _pending_rows(state: State) -> list[tuple[int, int]]:
 
 
 def row(state: State, terms: TableTerms, h: int, x: int) -> RowView:
-    """What is known of one row of tables."""
+    """The facts about one row of tables."""
     model = state.tally.model()
     values = action_values(model, state.learner.deployed.actions)[h, x]
     now = state.versions[-1].actions[:, h, x].tolist()

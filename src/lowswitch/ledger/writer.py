@@ -1,4 +1,4 @@
-"""One transaction of a ledger: the events that are written, and what follows from them."""
+"""One transaction of a ledger: the events that are written, and those that follow from them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Writer:
         self.done = None if request is None else request.done(store)
 
     def add(self, actor: str, role: str, kind: str, payload: dict[str, Any]) -> Event:
-        """Write the next event, and take it in."""
+        """Write the next event and apply it."""
         state = self.state
         seq = state.seq + 1
         if self.request is not None and kind == self.request.kind and role != LEDGER:
@@ -70,7 +70,7 @@ class Writer:
         return made
 
     def follow(self) -> None:
-        """Add what follows from the events; the learner may plan for it."""
+        """Add the events that follow; the learner may plan for this."""
         if not self.events:
             return
         while (next_one := self.state.expected()) is not None:
@@ -79,7 +79,7 @@ class Writer:
             self.snapshot = self.bind_snapshot()
 
     def store_all(self) -> None:
-        """Store everything, inside of a transaction."""
+        """Store everything, inside a transaction."""
         if not self.events:
             return
         changed = self.state.changed
@@ -97,10 +97,10 @@ class Writer:
         changed.clear()
 
     def bind_snapshot(self) -> Snapshot:
-        """A snapshot of the state, for which the next event vouches.
+        """A snapshot of the state, which the next event vouches for.
 
-        That event is one of this transaction, so that it comes at the same place in every run of
-        the same requests. Whether the snapshot itself is stored makes no difference to the chain.
+        That event belongs to this transaction, so the same requests always put it in the same
+        place. Whether the snapshot itself is stored makes no difference to the chain.
         """
         taken = snapshot_of(self.state)
         self.add("ledger", LEDGER, "snapshot", {"hash": taken.hash})
@@ -112,7 +112,7 @@ class Writer:
         require_thawed(self.state, self.store)
 
     def require_going_on(self) -> None:
-        """The run has not ended: something can be proposed, decided and deployed."""
+        """Check that the run has not ended, so that decisions can still be made."""
         if self.state.ended:
             raise errors.EndedError("this run has ended, and its policy stays as it is")
 
@@ -163,7 +163,7 @@ class Writer:
         ended: str,
         propensities: Any = None,
     ) -> Report:
-        """The report of a ticket once it is checked."""
+        """The report of a ticket, after it is checked."""
         if ticket.version not in range(1, self.state.version + 1):
             raise errors.StorageError(
                 f"ticket {ticket.ticket} is stored with version {ticket.version!r}, which does not"
@@ -188,7 +188,7 @@ class Writer:
         return known._replace(status=status, report=self.reports.get(known.number, known.report))
 
     def missing(self, ticket: str, seen: tuple[Any, Any, Any], reason: str, by: str) -> None:
-        """Declare that no report will come; seen: states, actions and rewards before that."""
+        """Declare that no report will come; seen: the states, actions and rewards before that."""
         self.require_thawed()
         known = self.ticket(ticket)
         if known.status != OPEN:
@@ -207,7 +207,7 @@ class Writer:
         site: str | None = None,
         propensities: Any = None,
     ) -> Told:
-        """Take in a report."""
+        """Record a report."""
         self.require_thawed()
         require_ended(ended)
         known = self.ticket(ticket)
@@ -235,7 +235,7 @@ class Writer:
         return Told(ticket, known.number, *before)
 
     def amend(self, reports: Sequence[dict[str, Any]], reason: str, by: str) -> list[Told]:
-        """Correct reports, which takes one replay for all of them."""
+        """Correct reports, with one replay for all of them."""
         found = [self._amendment(**one, reason=reason) for one in reports]
         numbers = [known.number for known, _, _ in found]
         if len(set(numbers)) < len(numbers):
@@ -261,7 +261,7 @@ class Writer:
         *,
         reason: str,
     ) -> tuple[StoredTicket, tuple[int, str], dict[str, Any] | None]:
-        """A ticket with the event that has this very report, or what an amendment is to say."""
+        """The ticket and the event that already has this report, or the payload of an amendment."""
         require_ended(ended)
         if self.done is None:
             self.require_thawed()
@@ -293,19 +293,19 @@ class Writer:
     def _is_new(self, kind: str, number: int, report: Report) -> bool:
         """Whether a report that is not counted, because of another one or too late, is recorded.
 
-        The same one is recorded once, and of each ticket only the first few.
+        The same report is recorded once, and only the first few of each ticket.
         """
         seen = [Report.from_payload(one.payload) for one in self._sent(kind, number)]
         return len(seen) < _MOST_UNCOUNTED and report not in seen
 
     def _sent(self, kind: str, number: int) -> list[Event]:
-        """The first events of a kind about a ticket, also those of this transaction."""
+        """The first events of a kind about a ticket, including those of this transaction."""
         stored = [views.event_of(*row) for row in self.store.sent(kind, number, _MOST_UNCOUNTED)]
         mine = [one for one in self.events if one.kind == kind and one.payload["number"] == number]
         return [*stored, *mine]
 
     def _told_before(self, known: StoredTicket, report: Report) -> tuple[int, str] | None:
-        """The event that has the same report of a ticket, also one that was amended since."""
+        """The event with the same report of a ticket, even if it was amended since."""
         seq = known.report
         while seq is not None:
             one = self._event(seq)
@@ -315,12 +315,12 @@ class Writer:
         return None
 
     def on_record(self, known: StoredTicket, report: Report) -> Event | None:
-        """The event with the report of a ticket, if that is this very report."""
+        """The event with the report of a ticket, if it is exactly this report."""
         one = None if known.report is None else self._event(known.report)
         return one if one is not None and Report.from_payload(one.payload) == report else None
 
     def has_history(self, episodes: dict[str, Any], most: int) -> bool:
-        """Whether these very episodes were learned as history before."""
+        """Whether exactly these episodes were learned as history before."""
         for row in self.store.newest(_MOST_HISTORY, kind="history"):
             one = views.event_of(*row)
             if episodes.items() <= one.payload.items():
@@ -346,7 +346,7 @@ class Writer:
         rows: Sequence[tuple[Any, Any]] | None,
         reason: str,
     ) -> dict[str, Any]:
-        """What approvals and rejections have in common, once it is checked."""
+        """The common part of approvals and rejections, after it is checked."""
         self.require_thawed()
         self.require_going_on()
         text("reason", reason)
@@ -362,14 +362,14 @@ class Writer:
         self.terms.proposals.require_rejection(self.state.pending, rows, forever, visits, actions)
 
     def make_up_for_late_date(self) -> None:
-        """Propose what is wanted if a date passed while the proposal waited that is decided now."""
+        """Propose now if a date passed while the proposal that was just decided was pending."""
         date = late_date(self.state)
         if date is not None:
             self.add("ledger", LEDGER, "met", {"date": date})
 
 
 def require_thawed(state: State, store: Store) -> None:
-    """The run is not paused; else say who paused it, when and why."""
+    """Check that the run is not paused; the error says who paused it, when and why."""
     if state.frozen:
         (stopped,) = store.newest(1, kind="frozen")
         raise errors.FrozenError(views.why_paused(views.event_of(*stopped), state.terms))
@@ -381,7 +381,7 @@ def chosen_of(
     proposal: ProposalView | str | None,
     rows: Sequence[tuple[Any, Any]] | None,
 ) -> tuple[dict[str, Any], list[list[int]]]:
-    """The pending proposal, if it is the one that is meant, and the rows that are chosen of it."""
+    """The pending proposal, if it is the one named, and the rows chosen from it."""
     pending = state.pending
     if proposal is None:
         raise LedgerError(no_proposal(state.learner.why_nothing()))
@@ -399,7 +399,7 @@ def text(name: str, value: Any) -> str:
 
 
 def no_proposal(why: str | None) -> str:
-    """What is wrong with a decision on None, which `propose` and `proposal` give for nothing."""
+    """The error for a decision on None, which `propose` and `proposal` return for "nothing"."""
     waits = f"nothing waits for a decision: {why}"
     if why is None:
         waits = "one waits for a decision; proposal() gives it"

@@ -26,17 +26,32 @@ class LinearPolicy(Members):
     """One or more functions of features, of which each episode plays one.
 
     A member plays the action with the largest score, the lowest index among equals. The score of an
-    action is the product of its features and its weights; of an optimistic policy it also has
-    `width` times the length of the features, measured by `roots` (a negative width is pessimistic),
-    and of optimistic draws it is at least the product with `floor`, the weights before the noise.
-    Which member plays an episode is drawn from the noise stream `key` and the episode's number.
-    Weights are [H, d, B, members], a floor the same, or [H, d, B, 1] for all members, and roots
-    [H, d, d, B], where B is the number of weight vectors (see `Shape`). With d + 1 in place of d,
-    the last one is for a constant feature, which the policy adds to every context. allowed: a mask
-    [H, A] of the actions that it may play at each step, by default all.
+    action is the product of its features and its weights. d is the number of features, and B the
+    number of weight vectors (see `Shape`). With d + 1 in place of d, the last one is for a constant
+    feature, which the policy adds to every context.
 
-    protocol: a policy of one member, which the first `followers` members play. Those with weights
-    are then the trial, and there may be none of them.
+    Parameters
+    ----------
+    shape
+        The sizes.
+    weights
+        [H, d, B, members].
+    key
+        The noise stream. With the episode's number it determines which member plays.
+    floor
+        For optimistic draws, the weights before the noise, [H, d, B, members] or [H, d, B, 1]: a
+        score is at least the product with them.
+    roots
+        [H, d, d, B], by which the length of the features is measured.
+    width
+        An optimistic policy adds `width` times that length; a negative width is pessimistic.
+    allowed
+        A mask [H, A] of the actions that it may play at each step, by default all.
+    protocol
+        A policy of one member. The members with weights are then the trial, and there may be no
+        such members.
+    followers
+        How many members play the protocol; they come first.
     """
 
     def __init__(
@@ -129,7 +144,14 @@ class LinearPolicy(Members):
     def act(self, x: Any, episode: int, step: int = 0) -> Choice:
         """The action in a context at a step of an episode, and its exact propensity.
 
-        x: features [d] that all actions share, or [A, d] with a vector for each action.
+        Parameters
+        ----------
+        x
+            Features [d] that all actions share, or [A, d] with a vector for each action.
+        episode
+            The number of the episode.
+        step
+            The step, from 0.
         """
         if step not in range(self.shape.horizon):
             raise ValueError(f"there is no step {step}: steps are 0 to {self.shape.horizon - 1}")
@@ -254,7 +276,14 @@ class LinearPolicy(Members):
     def beside(self, protocol: LinearPolicy, members: int, most: int | None = None) -> LinearPolicy:
         """At most `most` of the last drawn members, as a trial beside a protocol.
 
-        members: how many there are, including the followers of the protocol.
+        Parameters
+        ----------
+        protocol
+            The protocol.
+        members
+            How many members there are, including the followers of the protocol.
+        most
+            The largest number of members in the trial.
         """
         kept = self._drawn if most is None else min(most, self._drawn)
         columns = slice(self._drawn - kept, None)

@@ -216,10 +216,17 @@ class Observations(Protocol):
 class Spaces:
     """How an observation becomes what a learner knows, and a number an action of the environment.
 
-    rewards: the range that the environment pays in; None if it was not said.
+    Parameters
+    ----------
+    observations
+        How observations are seen: numbered, or by features.
+    actions
+        The actions, numbered.
+    rewards
+        The range that the environment pays in; None if it was not stated.
     """
 
-    observations: Any  # Observations
+    observations: Any
     actions: Numbering
     rewards: Scale | None = None
 

@@ -16,12 +16,19 @@ from lowswitch.policy.scripts import TableScript
 
 
 class TablePolicy(Members):
-    """One or more tables of actions [members, H, S]; each episode plays one of them.
+    """One or more tables of actions; each episode plays one of them.
 
-    The noise stream `key` and the episode's number determine which member plays an episode.
+    The noise stream and the episode's number determine which member plays an episode.
 
-    has_protocol: the first table is the protocol, which most cases follow. The members that differ
-    from it anywhere are the trial.
+    Parameters
+    ----------
+    actions
+        [members, H, S].
+    key
+        The noise stream.
+    has_protocol
+        Whether the first table is the protocol, which most cases follow. The members that differ
+        from it anywhere are the trial.
     """
 
     def __init__(self, actions: np.ndarray, key: np.uint64, *, has_protocol: bool = False) -> None:

@@ -7,22 +7,61 @@ import re
 from typing import NamedTuple
 
 LETTERS = (
-    "alpha",
-    "beta",
-    "Delta",
-    "eps",
-    "eta",
-    "iota",
-    "mu",
-    "Omega",
-    "pi",
-    "sigma",
-    "tau",
+    *(
+        "alpha",
+        "beta",
+        "delta",
+        "Delta",
+        "ell",
+        "eps",
+        "epsilon",
+        "eta",
+        "gamma",
+        "Gamma",
+        "iota",
+        "kappa",
+    ),
+    *("lambda", "mu", "nu", "Omega", "phi", "pi", "psi", "sigma", "tau", "theta", "xi", "zeta"),
 )
-FUNCTIONS = ("log", "max", "min")
-SIGNS = {"le": "<=", "ge": ">=", "sum": "sum"}
-_ENTITIES = {"eps": "epsilon", "-": "minus", "<": "lt", ">": "gt"}  # in HTML, of other names
-_TOKEN = re.compile(r"\\[A-Za-z]+|[A-Za-z]|\d+(?:[.,]\d+)*|\s+|.")
+FUNCTIONS = ("cos", "det", "exp", "ln", "log", "max", "min")
+SIGNS = {  # in plain letters
+    "le": "<=",
+    "ge": ">=",
+    "sim": "~",
+    "pm": "+-",
+    "leftarrow": "<-",
+    "cup": "or",
+    "sum": "sum",
+    "prod": "prod",
+    "cdot": ".",
+    "times": "x",
+    "ldots": "...",
+    "star": "*",
+    "prime": "'",
+    "Vert": "|",
+    "lceil": "ceil(",
+    "rceil": ")",
+    "lfloor": "floor(",
+    "rfloor": ")",
+    "{": "{",
+    "}": "}",
+}
+ACCENTS = {"tilde": "~", "hat": "^", "bar": "&macr;"}
+_ENTITIES = {  # in HTML, of other names
+    "eps": "epsilon",
+    "-": "minus",
+    "<": "lt",
+    ">": "gt",
+    "pm": "plusmn",
+    "leftarrow": "larr",
+    "cdot": "sdot",
+    "ldots": "hellip",
+    "star": "Star",
+    "{": "lbrace",
+    "}": "rbrace",
+}
+_BRACKETS = ("(", ")", "[", "]", "{", "}", "lceil", "rceil", "lfloor", "rfloor", "Vert")
+_TOKEN = re.compile(r"\\[A-Za-z]+|\\[{}]|[A-Za-z]|\d+(?:[.,]\d+)*|\s+|.")
 
 
 class Written(NamedTuple):
@@ -110,7 +149,7 @@ class _Reader:
         if token.isspace():
             return Written("<mspace width='0.17em'/>", " ")
         sign = f"&{_ENTITIES[token]};" if token in _ENTITIES else html.escape(token)
-        return Written(f"<mo>{sign}</mo>", token)
+        return Written(f"<mo{_fixed(token)}>{sign}</mo>", token)
 
     def command(self, name: str) -> Written:
         if name == "sqrt":
@@ -122,22 +161,43 @@ class _Reader:
                 f"<mfrac><mrow>{above.mathml}</mrow><mrow>{below.mathml}</mrow></mfrac>",
                 f"{_bracketed(above.plain)} / {_bracketed(below.plain)}",
             )
-        if name == "tilde":
+        if name == "text":
+            words = self.words()
+            return Written(f"<mtext>{html.escape(words)}</mtext>", words)
+        if name == "underline":
             inner = self.piece()
-            over = f"<mover><mrow>{inner.mathml}</mrow><mo stretchy='false'>~</mo></mover>"
-            return Written(over, f"{inner.plain}~")
+            under = f"<munder><mrow>{inner.mathml}</mrow><mo>_</mo></munder>"
+            return Written(under, f"{inner.plain}_")
+        if name in ACCENTS:
+            inner, accent = self.piece(), f"<mo stretchy='false'>{ACCENTS[name]}</mo>"
+            over = f"<mover><mrow>{inner.mathml}</mrow>{accent}</mover>"
+            return Written(over, f"{inner.plain}~" if name == "tilde" else f"{inner.plain}_{name}")
         if name in FUNCTIONS:
             return Written(f"<mi>{name}</mi><mspace width='0.17em'/>", name)
         if name in LETTERS:
             return Written(f"<mi>&{_ENTITIES.get(name, name)};</mi>", name)
         if name in SIGNS:
-            return Written(f"<mo>&{name};</mo>", SIGNS[name])
+            sign = _ENTITIES.get(name, name)
+            return Written(f"<mo{_fixed(name)}>&{sign};</mo>", SIGNS[name])
         raise ValueError(f"unknown command \\{name} in the formula {self.formula!r}")
+
+    def words(self) -> str:
+        """What stands between the next braces, as it is."""
+        self.next()
+        end = self.tokens.index("}")
+        words = "".join(self.tokens[:end])
+        del self.tokens[: end + 1]
+        return words
 
     def next(self) -> str:
         if not self.tokens:
             raise ValueError(f"the formula {self.formula!r} ends too early")
         return self.tokens.pop(0)
+
+
+def _fixed(sign: str) -> str:
+    """Brackets do not grow with what they hold, as in a line of text."""
+    return " stretchy='false'" if sign in _BRACKETS else ""
 
 
 def _bracketed(text: str) -> str:

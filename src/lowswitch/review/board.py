@@ -80,7 +80,13 @@ class Reviewed:
         return dates
 
     def dates_passed(self, since: int) -> np.ndarray:
-        """The dates that have passed since `since` episodes were told."""
+        """The dates that have passed since `since` episodes were told.
+
+        Parameters
+        ----------
+        since
+            The number of episodes.
+        """
         passed: np.ndarray = self._knowledge.dates_between(since, self.told)
         return passed
 
@@ -115,15 +121,21 @@ class Reviewed:
         part: Part | None = None,
         share: float | None = None,
     ) -> Any:
-        """Deploy the pending proposal, or some of its rows (step, state).
+        """Deploy the pending proposal, or some of its rows (step, state); return the change.
 
-        Returns what changed. A policy on features can only be approved as a whole.
+        A policy on features can only be approved as a whole.
 
-        proposal: the proposal that was examined, or its hash. If another one is pending by now,
-        nothing is deployed.
-        rows: the rows to deploy; by default all.
-        part: with a protocol and a trial, change only the named one; the other stays as deployed.
-        share: at most this share of the cases enters the trial.
+        Parameters
+        ----------
+        proposal
+            The proposal that was examined, or its hash. If another one is pending by now, nothing
+            is deployed.
+        rows
+            The rows to deploy; by default all.
+        part
+            With a protocol and a trial, change only the named one; the other stays as deployed.
+        share
+            At most this share of the cases enters the trial.
         """
         require_review(self.gate)
         limits = _checked_limits(part, share)
@@ -133,11 +145,16 @@ class Reviewed:
         )
 
     def cap_trial(self, share: float) -> Any:
-        """Let at most `share` of the cases enter the trial from now on; return what changed.
+        """Let at most `share` of the cases enter the trial from now on; return the change.
 
-        This is allowed at any time, even when the budget is spent; 0 ends the trial. It counts as a
-        deployment but not as a switch of a row. A pending proposal is withdrawn and made again.
-        Returns None if the trial is not larger than `share`.
+        This is allowed at any time, even when the budget is spent. It counts as a deployment but
+        not as a switch of a row. A pending proposal is withdrawn and made again. Returns None if
+        the trial is not larger than `share`.
+
+        Parameters
+        ----------
+        share
+            The largest share; 0 ends the trial.
         """
         require_review(self.gate)
         limits = _checked_limits(None, share)
@@ -156,13 +173,23 @@ class Reviewed:
     ) -> None:
         """Keep the deployed policy, or some rows (step, state) of it.
 
-        Without `forever`, a row is held until its next trigger, or for `visits` more visits. A
-        policy on features is proposed again when the schedule says so; changes that became due
-        meanwhile are proposed at once.
+        Without `forever`, a row is held until its next trigger. A policy on features is proposed
+        again when the schedule says so; changes that became due meanwhile are proposed at once.
 
-        forever: the newly proposed actions, or those among them that `actions` names, are never
-        deployed there, and the learner no longer hopes for anything from them. With features, named
-        actions are forbidden at all steps; the deployed policy stays as it is.
+        Parameters
+        ----------
+        proposal
+            The proposal that was examined, or its hash.
+        rows
+            The rows to keep; by default all.
+        forever
+            Never deploy the newly proposed actions there; the learner no longer hopes for anything
+            from them. With features, named actions are forbidden at all steps; the deployed policy
+            stays as it is.
+        visits
+            Hold the rows for this many more visits instead.
+        actions
+            With `forever`, which of the new actions to forbid.
         """
         require_review(self.gate)
         require_truth("forever", forever)
@@ -182,11 +209,17 @@ class Reviewed:
     ) -> Any:
         """Never deploy these actions in rows (step, state) again.
 
-        It does not matter whether they are deployed now. Returns the changes, or None if none of
-        the actions was deployed there. A pending proposal is withdrawn and made again without the
-        actions, at no cost to the budget.
+        Returns the changes, or None if none of the actions was deployed there. A pending proposal
+        is withdrawn and made again without the actions, at no cost to the budget.
 
-        instead: the action of a row from now on, if its action is one of them.
+        Parameters
+        ----------
+        rows
+            The rows (step, state).
+        actions
+            The actions to forbid, whether or not they are deployed now.
+        instead
+            The new action of a row whose action is one of them.
         """
         require_review(self.gate)
         keys, named = self._checked_veto(rows, actions, [] if instead is None else [instead])
@@ -199,6 +232,13 @@ class Reviewed:
 
         The learner may propose them from its next plan on. Actions that were never allowed stay
         forbidden.
+
+        Parameters
+        ----------
+        rows
+            The rows (step, state).
+        actions
+            The actions to allow.
         """
         require_review(self.gate)
         keys, named = self._checked_veto(rows, actions, [])
@@ -242,9 +282,13 @@ class Reviewed:
 
         The learner's knowledge does not change. A pending proposal is withdrawn.
 
-        policy: [H, S] or [members, H, S], or with features a LinearPolicy.
-        hold: hold the rows that change, because otherwise the learner might propose the opposite
-        change at once.
+        Parameters
+        ----------
+        policy
+            [H, S] or [members, H, S], or with features a LinearPolicy.
+        hold
+            Hold the rows that change, because otherwise the learner might propose the opposite
+            change at once.
         """
         require_review(self.gate)
         checked = self._checked_policy(policy)

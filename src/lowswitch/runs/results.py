@@ -41,6 +41,11 @@ def nothing() -> np.ndarray:
     return np.zeros(0, dtype=np.int64)
 
 
+def unknown() -> np.ndarray:
+    """The value of one seed, which is not known."""
+    return np.array([math.nan])
+
+
 def curve_points(episodes: int, size: int = POINTS) -> np.ndarray:
     """About `size` log-spaced numbers of episodes, from 1 to all, at which curves have a point."""
     return np.unique(np.geomspace(1, episodes, size).round().astype(np.int64))
@@ -83,7 +88,7 @@ class Runs:
     # rewards per episode, to compare with the optimal value; NaN if regret is unknown
     first_value: float = math.nan  # of the policy deployed at the beginning
     uniform_value: float = math.nan  # of playing all allowed actions equally often
-    last_value: np.ndarray = field(default_factory=lambda: np.array([math.nan]))  # [seeds]
+    last_value: np.ndarray = field(default_factory=unknown)  # [seeds]
     # where they come from; empty where it is not known
     problem: str = ""  # its name
     fingerprint: str = ""  # of its tables: equal for equal problems
@@ -133,9 +138,12 @@ class Runs:
         return float(played * self.horizon / self.seconds)
 
     def summary(self, columns: Sequence[str] | None = None) -> Summary:
-        """A table with 95 % confidence intervals over the seeds; print it, or look at it.
+        """A table with 95 % confidence intervals over the seeds, to print or display.
 
-        columns: which of them, in this order; by default all.
+        Parameters
+        ----------
+        columns
+            The columns in this order; by default all.
         """
         from lowswitch.show import report
 
@@ -154,7 +162,12 @@ class Runs:
     ) -> Any:
         """The curves as a data frame: a line for each seed and number of episodes.
 
-        columns: which of them, in this order; by default all.
+        Parameters
+        ----------
+        library
+            "pandas" or "polars"; by default the one that is installed.
+        columns
+            The columns in this order; by default all.
         """
         from lowswitch.show import report
 
@@ -169,9 +182,14 @@ class Runs:
     def to_latex(self, columns: Sequence[str] | None = None, *, label: str | None = None) -> str:
         """The table of `summary` for a paper, with the rules of the package booktabs.
 
-        columns: the columns in this order; by default all except the speed of the machine. label:
-        the name of the row, by default the text of the algorithm. A table of several runs is
-        `ls.summary({"UCB2": one, "UCB": other}).to_latex()`.
+        For a table of several runs, use `ls.summary({"UCB2": one, "UCB": other}).to_latex()`.
+
+        Parameters
+        ----------
+        columns
+            The columns in this order; by default all except the speed of the machine.
+        label
+            The name of the row, by default the text of the algorithm.
         """
         from lowswitch.show import report
 
@@ -260,8 +278,13 @@ AnyRuns = TypeVar("AnyRuns", bound=Runs)
 def load(path: str | os.PathLike[str]) -> Runs:
     """Read the runs that `Runs.save` wrote.
 
-    If a class of the algorithm is not known here, a warning is given, and the algorithm is only its
+    If a class of the algorithm is unknown here, a warning is given, and the algorithm is only its
     text.
+
+    Parameters
+    ----------
+    path
+        The file.
     """
     return loaded(Runs, path)
 

@@ -63,21 +63,57 @@ def simulate(
 ) -> Runs:
     """Run an algorithm for `episodes` episodes of H steps under each seed.
 
-    mdp: a TabularMDP; a step function in `ls.envs.Simulator`, whose returns are sampled on the CPU;
-    or a problem of `ls.features.problems`, whose learners see features, and for which there is
-    neither a GPU nor a history nor a warm start.
+    `initial`, `warm_start` and `stop` are for the CPU.
 
-    seeds: how many seeds (0, 1, ...), or which ones. threads: how many threads play, by default one
-    for each core; the results do not depend on it. regret: False saves the time that exact regret
-    takes, and leaves NaN in its place. history: True keeps every row change. progress: whether to
-    show how far the work is; by default on a terminal, and elsewhere by a line every 30 s. device:
-    "gpu" plays Q-learners on a GPU, a thousand runs and more side by side, with the same results.
-    initial: the policy that is deployed at the beginning, [H, S] and by default the lowest allowed
-    actions, or of `few` policies that explore; with features it is a `LinearPolicy`. warm_start:
-    states, actions and rewards [B, H] of episodes that every run knows before its first one, as in
-    `Learner.warm_start`. stop: as soon as `Stop(within=eps)` holds a run ends; `Runs.ended` says
-    when, and nothing is charged after it.
-    The last three are for the CPU.
+    Parameters
+    ----------
+    mdp
+        A `TabularMDP`; a step function in `ls.envs.Simulator`, whose returns are sampled on the
+        CPU; or a problem of `ls.features.problems`, whose learners see features, without GPU,
+        history or warm start.
+    algorithm
+        The algorithm.
+    episodes
+        K.
+    seeds
+        How many seeds (0, 1, ...), or which ones.
+    threads
+        How many threads play, by default one per core; the results do not depend on it.
+    regret
+        False saves the time that exact regret takes, and leaves NaN in its place.
+    history
+        True keeps every row change.
+    progress
+        Whether to show progress; by default on a terminal, and elsewhere by a line every 30 s.
+    device
+        "gpu" plays Q-learners on a GPU, a thousand runs and more side by side, with the same
+        results.
+    initial
+        The initial policy [H, S], by default the lowest allowed actions, or for `few` policies that
+        explore; with features a `LinearPolicy`.
+    warm_start
+        States, actions and rewards [B, H] of episodes that every run knows before its first one, as
+        in `TableLearner.warm_start`.
+    stop
+        A run ends as soon as `Stop(within=eps)` holds. `Runs.ended` says when, and nothing is
+        charged after it.
+
+    Returns
+    -------
+    Runs
+        Costs and curves of all seeds.
+
+    See Also
+    --------
+    sweep, frontier
+
+    Examples
+    --------
+    >>> import lowswitch as ls
+    >>> mdp = ls.envs.riverswim(states=3, horizon=4)
+    >>> run = ls.simulate(mdp, ls.algorithms.ucb2_hoeffding(c=0.05), episodes=100, seeds=2)
+    >>> run.deployments.shape
+    (2,)
     """
     require_word("device", device, get_args(Device))
     regret, history = require_truth("regret", regret), require_truth("history", history)

@@ -78,7 +78,12 @@ class Stop:
     def holds(self, knowledge: Knowledge, unit: float) -> bool:
         """Whether the bounds say that the deployed policy is good enough.
 
-        unit: the difference of two values that is 1 to the learner, in the problem's units.
+        Parameters
+        ----------
+        knowledge
+            What the learner knows.
+        unit
+            The difference of two values that is 1 to the learner, in the problem's units.
         """
         if self.within is None:
             return False

@@ -1,8 +1,8 @@
-"""Who has access: tokens, in a chain of events in the ledger's own database.
+"""Access control: tokens, recorded in a chain of events in the ledger's own database.
 
-A token is `id.secret`. The secret has 256 random bits, is shown once, and only its hash is kept; a
-fast hash is enough for what nobody can guess. The tokens are a replay of the chain, so that a token
-exists only if an event says who made it. Logins and failed logins are in the same chain.
+A token is `id.secret`. The secret has 256 random bits and is shown once. Only its hash is stored; a
+fast hash is enough for a secret that nobody can guess. The tokens are a replay of the chain, so a
+token exists only if an event says who created it. The chain also records logins and failed logins.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOBODY = hashlib.sha256(b"").hexdigest()  # of an id that is not known; no secr
 
 @dataclass(frozen=True)
 class Token:
-    """What is kept of a token."""
+    """The stored facts about a token."""
 
     id: str
     name: str  # who has it; of a site, its name in the ledger
@@ -53,21 +53,21 @@ class Token:
     rotated: bool = False  # whether another one took its place
 
     def works(self, now: datetime) -> bool:
-        """Whether it is neither revoked nor expired."""
+        """Whether the token is neither revoked nor expired."""
         return self.revoked is None and now < datetime.fromisoformat(self.expires)
 
     def expires_soon(self, now: datetime) -> bool:
-        """Whether it works, and should be replaced: of a short life, that is its second half."""
+        """Whether the token works but should be replaced: for a short life, in its second half."""
         end, begin = map(datetime.fromisoformat, (self.expires, self.created))
         return self.works(now) and now + min(SOON, (end - begin) / 2) > end
 
     def is_watched(self, now: datetime) -> bool:
-        """Whether a monitor should know when it expires: until it is replaced, revoked or old."""
+        """Whether a monitor should watch the expiry: until it is replaced, revoked or old."""
         end = datetime.fromisoformat(self.expires)
         return self.revoked is None and not self.rotated and now < end + _WATCHED
 
     def state(self, now: datetime) -> str:
-        """In a word, for people."""
+        """The state in one word, for people."""
         if self.revoked is not None:
             return "revoked"
         if self.rotated and self.works(now):
@@ -77,14 +77,14 @@ class Token:
         return "works" if self.works(now) else "expired"
 
     def shown(self, now: datetime) -> dict[str, Any]:
-        """What may be shown of it."""
+        """The facts that may be shown."""
         names = ("id", "name", "role", "created", "expires", "used", "revoked", "revoked_by")
         return {name: getattr(self, name) for name in names} | {"state": self.state(now)}
 
 
 @dataclass
 class _Noted:
-    """What happened and is not on record yet."""
+    """Events that are not recorded yet."""
 
     logins: list[tuple[Token, str]] = field(default_factory=list)  # with their times
     failed: Counter[tuple[str, str | None]] = field(default_factory=Counter)  # failed logins
@@ -94,7 +94,7 @@ class _Noted:
         return bool(self.logins or self.failed or self.used)
 
     def and_then(self, later: _Noted) -> _Noted:
-        """Both, in their order."""
+        """Both, in order."""
         logins = (self.logins + later.logins)[:_MOST_LOGINS]
         return _Noted(logins, self.failed + later.failed, self.used | later.used)
 
@@ -102,9 +102,9 @@ class _Noted:
 class Access:
     """The tokens of a ledger; several processes may use them at once.
 
-    What is asked for each request is answered from memory, also while the database is away.
-    `refresh` takes in what others have written, and writes down what was noted since: a server
-    calls it every second, and what cannot be written then waits for the next time.
+    Requests are checked from memory, even while the database is away. `refresh` reads new events
+    and writes the noted ones. A server calls it every second; a failed write waits for the next
+    call.
     """
 
     def __init__(self, address: str, *, read_only: bool = False) -> None:
@@ -129,7 +129,7 @@ class Access:
             raise
 
     def close(self) -> None:
-        """Write down what was noted, and let go of the database."""
+        """Write the noted events and close the database."""
         try:
             self.settle()
         finally:
@@ -138,7 +138,7 @@ class Access:
     # ---- tokens ----------------------------------------------------------------------------------
 
     def create(self, *, name: str, role: str, days: int, by: str = "command line") -> str:
-        """Make a token; this is the only time that it is shown."""
+        """Create a token. This is the only time it is shown."""
         require_word("role", role, ROLES)
         if not (isinstance(name, str) and name.isprintable() and name.strip() == name != ""):
             raise LedgerError(f"name must be a text that can be printed, not {name!r}")
@@ -151,7 +151,7 @@ class Access:
         return f"{identity}.{secret}"
 
     def rotate(self, identity: str, *, days: int, overlap: int = OVERLAP, by: str) -> str:
-        """Make a token in the place of another one, which works on for some days."""
+        """Create a token to replace another one, which keeps working for some days."""
         old = self.token(identity)
         if old is None or old.revoked is not None:
             raise LedgerError(f"there is no token {identity!r} to rotate; {_LIST}")
@@ -161,7 +161,7 @@ class Access:
         return made
 
     def revocable(self, identity: str) -> Token:
-        """A token that can be revoked, or an error."""
+        """The token, if it can be revoked; otherwise an error."""
         found = self.token(identity)
         if found is None or found.revoked is not None:
             what = f"there is no token {identity!r}"
@@ -171,13 +171,13 @@ class Access:
         return found
 
     def revoke(self, identity: str, *, by: str) -> Token:
-        """Let a token work no more."""
+        """Revoke a token."""
         self.revocable(identity)
         self._record(by, "token_revoked", {"id": identity})
         return self._known[identity]
 
     def adopt(self, tokens: list[Token], *, by: str) -> None:
-        """Take in tokens that were kept elsewhere, with their hashes and dates."""
+        """Import tokens that were stored elsewhere, with their hashes and dates."""
         for token in tokens:
             if token.id not in self._known:
                 names = ("id", "name", "role", "hash", "created", "expires")
@@ -187,7 +187,7 @@ class Access:
                     self._record(token.revoked_by or by, "token_revoked", {"id": token.id})
 
     def tokens(self) -> list[Token]:
-        """All tokens ever made, the newest first."""
+        """All tokens ever created, newest first."""
         known = [replace(one, used=self._last.get(one.id)) for one in list(self._known.values())]
         return sorted(known, key=lambda token: token.created, reverse=True)
 
@@ -196,7 +196,7 @@ class Access:
         return self._known.get(identity)
 
     def check(self, text: str) -> Token | None:
-        """The token whose secret somebody has shown, if it works now."""
+        """The token with this secret, if it works now."""
         found, now = self._owned(text), _now()
         if found is None or not found.works(now):
             return None
@@ -207,7 +207,7 @@ class Access:
         return found
 
     def expired(self, text: str) -> Token | None:
-        """The token whose secret somebody has shown, if it has expired and nothing else."""
+        """The token with this secret, if its only fault is that it has expired."""
         found = self._owned(text)
         late = found is not None and found.revoked is None and not found.works(_now())
         return found if late else None
@@ -227,13 +227,13 @@ class Access:
     # ---- the chain -------------------------------------------------------------------------------
 
     def note_login(self, token: Token) -> None:
-        """Note that somebody logged in to the pages; `refresh` records it, with this time."""
+        """Note a login to the pages; `refresh` records it with the current time."""
         with self._noting:
             if len(self._noted.logins) < _MOST_LOGINS:
                 self._noted.logins.append((token, _text(_now())))
 
     def note_failure(self, address: str, identity: str | None) -> None:
-        """Note a token that does not work; `refresh` records how many there were."""
+        """Note a failed login; `refresh` records how many there were."""
         with self._noting:
             failed = self._noted.failed
             if (address, identity) not in failed and len(failed) >= _MOST_SOURCES:
@@ -241,7 +241,7 @@ class Access:
             failed[address, identity] += 1
 
     def settle(self) -> int:
-        """Write down what was noted, or forget it; return how many logins are not on record."""
+        """Record the noted events or drop them; return how many logins were not recorded."""
         with suppress(LedgerError):
             if self._noted:
                 self.refresh()
@@ -249,9 +249,9 @@ class Access:
         return len(noted.logins) + noted.failed.total()
 
     def refresh(self) -> None:
-        """Take in what others have written, and write down what was noted.
+        """Read the events of others and record the noted ones.
 
-        If another thread is at it for long it gives up, so that no threads pile up behind a
+        It gives up if another thread holds the lock for long, so that no threads pile up behind a
         database that does not answer.
         """
         if not self._lock.acquire(timeout=_PATIENCE):
@@ -270,7 +270,7 @@ class Access:
             self._lock.release()
 
     def _write(self, noted: _Noted) -> None:
-        """Put on record what was noted, all or nothing."""
+        """Record the noted events, all or none."""
         if not noted:
             return
         with self._store.transaction():
@@ -287,14 +287,14 @@ class Access:
             )
 
     def _record(self, by: str, kind: str, payload: dict[str, Any]) -> None:
-        """Put an event on record."""
+        """Record an event."""
         with self._lock:
             with self._store.transaction():
                 self._chain.record(by, OPERATOR, kind, payload)
             self._take_in()
 
     def _take_in(self) -> None:
-        """Apply the events that are new."""
+        """Apply new events."""
         with self._lock:
             if self._chain.head()[0] > self._seq:
                 for event in self._chain.events(self._seq + 1):
@@ -320,21 +320,21 @@ class Access:
     # ---- backups, anchors and verdicts -----------------------------------------------------------
 
     def copied(self, kind: str, *, by: str, **facts: Any) -> None:
-        """Put on record that a copy of the data, or of the head, went elsewhere."""
+        """Record that a copy of the data, or of the head, was taken."""
         require_word("kind", kind, COPIED)
         self._record(by, kind, facts)
 
     def last_copied(self, kind: str) -> str | None:
-        """When that last happened."""
+        """When such a copy was last taken."""
         return self._done.get(kind)
 
     def keep(self, verdict: Verdict, *, by: str) -> None:
-        """Put on record what `verify` found."""
+        """Record the result of `verify`."""
         names = ("whole", "events", "first_bad", "what", "head")
         self._record(by, "verified", {name: getattr(verdict, name) for name in names})
 
     def last_verdict(self) -> dict[str, Any] | None:
-        """What the last `verify` found, with when and for whom."""
+        """The result of the last `verify`, with its time and who asked for it."""
         return self._verdict
 
 

@@ -1,4 +1,4 @@
-"""What can be done: one function, for the JSON API and for the pages."""
+"""Everything a person or program can change: one function for the JSON API and the pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lowswitch.show.text import counted
 
 _WORDS = {  # what the ledger does meanwhile, for those who wait
     "propose": "plan a proposal",
-    "approve": "deploy a version and plan what is left",
+    "approve": "deploy a version and plan the rest",
     "reject": "plan without the rejected rows",
     "amend": "replay the run with a corrected report",
     "amend_many": "replay the run with corrected reports",
@@ -27,7 +27,7 @@ _BY_ROLE = ("freeze", "cap_trial", "decline")  # what reviewers and operators ma
 
 
 async def act(call: Call, action: str, given: Any) -> Any:
-    """Check what is given, and let the ledger do it in the name of the one who asks."""
+    """Check the arguments and let the ledger act in the name of the caller."""
     if action == "revoke":
         return await revoke(call, given)
     fields, service = checked(given, action), call.service
@@ -45,7 +45,7 @@ async def act(call: Call, action: str, given: Any) -> Any:
 
 
 def _actor(call: Call, action: str) -> dict[str, str]:
-    """Who does something, with the role that is recorded where more than one role may do it."""
+    """The caller, with the role that is recorded if more than one role may do this."""
     assert call.token is not None
     role = {"role": call.token.role} if action in _BY_ROLE else {}
     return {"by": call.who} | role
@@ -73,7 +73,7 @@ async def _do(service: Service, action: str, fields: dict[str, Any]) -> Any:
 
 
 def _require_reviewers(service: Service, quorum: int) -> None:
-    """A run must not wait for more reviewers than there are; nobody could lower the number then."""
+    """Refuse a quorum above the number of reviewers, which nobody could lower again."""
     moment = datetime.now(UTC)
     names = {
         one.name for one in service.access.tokens() if one.role == REVIEWER and one.works(moment)
@@ -87,7 +87,7 @@ def _require_reviewers(service: Service, quorum: int) -> None:
 
 
 async def revoke(call: Call, given: Any) -> Token:
-    """Revoke a token; nobody revokes their own, so that an operator is left."""
+    """Revoke a token. Nobody can revoke their own, so that an operator remains."""
     identity: str = checked(given, "revoke")["id"]
     if call.token is not None and identity == call.token.id:
         raise LedgerError("this is your own token; another operator can revoke it")
@@ -97,7 +97,7 @@ async def revoke(call: Call, given: Any) -> Token:
 
 
 def _log(call: Call, action: str, level: str, **facts: Any) -> None:
-    """What people decide and operators do has a line of its own."""
+    """Log a decision or an operator's action in a line of its own."""
     assert call.token is not None
     facts = {"by": call.who, "role": call.token.role, "action": action} | facts
     call.service.log.write(level, "action", **facts)

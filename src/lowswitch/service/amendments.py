@@ -25,7 +25,7 @@ _DONE = {"Correct": "corrected", "Enter": "entered"}
 
 
 async def amend_form(call: Call) -> Response:
-    """The report of a ticket, to correct it, or to enter one that came too late."""
+    """The report of a ticket, to correct it or to enter a late one."""
     asked = query(call.request, "ticket", "event")
     return await _amend_form(call, asked.get("ticket", ""), count(asked, "event", 0, 10**15))
 
@@ -33,9 +33,9 @@ async def amend_form(call: Call) -> Response:
 async def _amend_form(
     call: Call, ticket: str, event: int = 0, wrong: str = "", status: int = 200
 ) -> Response:
-    """The form, with what was typed, with a report that is not counted, or with the one that is.
+    """The form with the typed fields, with an uncounted report, or with the counted one.
 
-    event: the one that has the report to fill in.
+    event: the event with the report to fill in.
     """
     ledger = call.service.ledger
 
@@ -66,7 +66,7 @@ async def _amend_form(
 
 
 async def amend(call: Call) -> Response:
-    """Correct a report: see old and new, then confirm."""
+    """Correct a report: compare old and new, then confirm."""
     ticket = call.field("ticket")
     if call.field("confirming"):
         return await _amend(call, ticket, Entry.typed(call))
@@ -82,7 +82,7 @@ async def amend(call: Call) -> Response:
 
 
 async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
-    """See what a correction changes, or confirm it."""
+    """Show what a correction changes, or confirm it."""
     ledger = call.service.ledger
     terms, given = ledger.terms, filled_in(call, "reason", "ticket")
     given |= entry.given(terms)
@@ -117,7 +117,7 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
 
 
 async def late(call: Call) -> Response:
-    """Take in reports as they came after they were declared missing: select, then confirm."""
+    """Accept reports that came after they were declared missing: select, then confirm."""
     if asks_for_view(call):
         return await list_page(call, view_of(call))
     chosen = list(dict.fromkeys(value for name, value in call.fields if name == "ticket"))
@@ -205,13 +205,13 @@ async def dismiss(call: Call) -> Response:
 
 
 async def _consequences(call: Call, relearns: bool) -> list[str]:
-    """What corrections do to what was learned, to the pending proposal and to requests."""
+    """The effects of corrections on the learner, the pending proposal and requests."""
     if not relearns:
         return ["It is learned in its turn, when the reports before it are settled."]
     known = await known_of(call)
     lines = [
-        "The learner becomes what it would be, had it learned this in the first place. What was"
-        " decided stays decided."
+        "The learner becomes what it would be if it had learned this in the first place. Past"
+        " decisions stay."
     ]
     if known.view is not None:
         lines.append("The pending proposal is made anew, which costs nothing of the budget.")

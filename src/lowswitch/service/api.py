@@ -1,7 +1,7 @@
 """The ledger as JSON, for sites and programs.
 
-An answer is the ledger's own, field by field. What is refused has a status code, the name of the
-ledger's error in `error`, and in `says` the reason and the way out.
+An answer has the fields of the ledger's own answer. A refusal has a status code, the name of the
+ledger's error in `error`, and the reason and the remedy in `says`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _json(value: Any, status: int = 200) -> Response:
 
 
 def facts(answer: Any) -> Any:
-    """An answer of the ledger as JSON can hold it."""
+    """An answer of the ledger as plain JSON values."""
     if isinstance(answer, LedgerError):
         return {"error": type(answer).__name__, "says": str(answer)}
     if isinstance(answer, Issued):
@@ -76,7 +76,7 @@ def facts(answer: Any) -> Any:
 
 
 async def health(call: Call) -> Response:
-    """Whether the process answers; it does also while the ledger is busy."""
+    """Whether the process answers; it does even while the ledger is busy."""
     return _json({"works": True})
 
 
@@ -113,7 +113,7 @@ async def openapi(call: Call) -> Response:
 
 
 async def terms(call: Call) -> Response:
-    """What the run declared."""
+    """The declaration of the run."""
     ledger = call.service.ledger
     payload = ledger.terms.to_payload()
     if payload["policy"] is None:  # as the algorithm begins, which a site may have to fall back on
@@ -128,7 +128,7 @@ async def terms(call: Call) -> Response:
 
 
 async def policy(call: Call) -> Response:
-    """What is deployed, or was: all of a version, or one of its tables."""
+    """The deployed or an earlier policy: a whole version, or one of its tables."""
     ledger, asked = call.service.ledger, query(call.request, "version", "member")
     wanted = count(asked, "version", 0, 10**9) or None
     member = None if "member" not in asked else count(asked, "member", 0, 10**6)
@@ -139,7 +139,7 @@ async def policy(call: Call) -> Response:
 
 
 async def ask(call: Call) -> Response:
-    """Tickets for the site that asks."""
+    """Tickets for the calling site."""
     requests, size = checked(parsed(call.body), "ask")["requests"], call.service.ledger.terms.cells
     if size <= MOST_INLINE and size * len(requests) > MOST_CELLS:
         most = MOST_CELLS // size
@@ -155,7 +155,7 @@ async def act(call: Call) -> Response:
 
 
 async def tell(call: Call) -> Response:
-    """Reports of the site that tells them."""
+    """Reports of the calling site."""
     reports = checked(parsed(call.body), "tell")["reports"]
     own = [report | {"site": call.who} for report in reports]
     answers = await call.service.engine.tell(own)
@@ -166,7 +166,7 @@ async def tell(call: Call) -> Response:
 
 
 def _note_refusal(call: Call, ticket: str, says: str) -> None:
-    """Let the office know of a report that is none."""
+    """Let the trial office know of an invalid report."""
     call.service.refusals.add(ticket, now().isoformat(), says)
     call.service.log.write("warning", "report refused", site=call.who, ticket=ticket, says=says)
 
@@ -175,7 +175,7 @@ def _note_refusal(call: Call, ticket: str, says: str) -> None:
 
 
 async def status(call: Call) -> Response:
-    """Where the run stands."""
+    """The current state of the run."""
     found = facts(await call.service.engine.call(call.service.ledger.status))
     return _json(found | {"frozen": found["frozen"] or bool(call.service.engine.stopped)})
 
@@ -200,7 +200,7 @@ def _page(view: ProposalView, first: int, most: int) -> dict[str, Any]:
 
 
 async def worth(call: Call) -> Response:
-    """What rows of the pending proposal are worth, by default all; null if nothing waits."""
+    """The worth of rows of the pending proposal, by default all; null if none is pending."""
     given = query(call.request, "rows").get("rows")
     pairs = None if given is None else rows_of(given)
     ledger = call.service.ledger
@@ -208,14 +208,14 @@ async def worth(call: Call) -> Response:
 
 
 async def certificate(call: Call) -> Response:
-    """How good the deployed policy is for certain, and what one more deployment would gain."""
+    """How good the deployed policy is for certain, and the gain of one more deployment."""
     given: dict[str, Any] = numbers(query(call.request, "within", "probability", "cost"))
     ledger = call.service.ledger
     return _json(facts(await call.service.engine.call(lambda: ledger.certificate(**given))))
 
 
 async def proposals(call: Call) -> Response:
-    """Some proposals, each with its first rows, which takes a walk through all events."""
+    """Some proposals, each with its first rows. This walks through all events."""
     asked = query(call.request, "first", "count")
     first, most = count(asked, "first", 0, 10**9), count(asked, "count", 20, _MOST_PROPOSALS)
     found = await asyncio.to_thread(_read, call, lambda reader: reader.proposals())
@@ -224,7 +224,7 @@ async def proposals(call: Call) -> Response:
 
 
 async def versions(call: Call) -> Response:
-    """Some versions, which takes a walk through all events."""
+    """Some versions. This walks through all events."""
     asked = query(call.request, "first", "count")
     first, most = count(asked, "first", 0, 10**9), count(asked, "count", _MOST_LISTED, _MOST_LISTED)
     found = await asyncio.to_thread(_read, call, lambda reader: reader.versions())
@@ -232,13 +232,13 @@ async def versions(call: Call) -> Response:
 
 
 def _read(call: Call, function: Callable[[Ledger], Any]) -> Any:
-    """Something that takes a while to read, with a connection of its own."""
+    """Read something that takes a while, over a separate connection."""
     with call.service.reading() as reader:
         return function(reader)
 
 
 async def tickets(call: Call) -> Response:
-    """The tickets of a status, from a number on."""
+    """The tickets with a status, from a number on."""
     asked = query(call.request, "status", "first")
     kind, first = asked.get("status", "open"), count(asked, "first", 1, 10**17)
     known = ("open", "waiting", "learned", "missing", "refused")
@@ -291,7 +291,7 @@ def download(call: Call, name: str, lines_of: Callable[[Ledger], Iterator[str]])
 
 
 async def _pieces(call: Call, lines_of: Callable[[Ledger], Iterator[str]]) -> AsyncIterator[bytes]:
-    """Lines in pieces, each read in a thread when the one before it is sent."""
+    """Lines in pieces, each read in a thread once the one before it is sent."""
     with call.service.reading() as reader:
         lines = lines_of(reader)
 
@@ -303,20 +303,20 @@ async def _pieces(call: Call, lines_of: Callable[[Ledger], Iterator[str]]) -> As
 
 
 async def verify(call: Call) -> Response:
-    """Begin to verify; the verdict is kept when it is there."""
+    """Start to verify; the verdict is recorded at the end."""
     await call.service.verify(call.who)
     return _json({"verifying": True}, 202)
 
 
 async def verdict(call: Call) -> Response:
-    """What the last verify found."""
+    """The result of the last verify."""
     task = call.service.verifying
     running = task is not None and not task.done()
     return _json({"verifying": running, "last": call.service.access.last_verdict()})
 
 
 async def anchor(call: Call) -> Response:
-    """The heads of the ledger as they are now, signed, for somebody who keeps them elsewhere."""
+    """The current heads of the ledger, signed, for somebody who stores them elsewhere."""
     service = call.service
     if service.key_file is None and is_postgres(service.address):
         says = "this server has no signing key; its administrator starts it with --key-file FILE"
@@ -345,7 +345,7 @@ async def _act(call: Call) -> Any:
 
 
 def _decided(name: str, answer: Any) -> Response:
-    """What a decision led to, or the motion that waits for other reviewers."""
+    """The result of a decision, or the motion that waits for other reviewers."""
     if isinstance(answer, MotionView):
         return _json({"motion": facts(answer)})
     return _json({name: True if answer is None else answer})
@@ -357,12 +357,12 @@ async def approve(call: Call) -> Response:
 
 
 async def reject(call: Call) -> Response:
-    """Let rows of the pending proposal stay as they are."""
+    """Leave rows of the pending proposal as they are."""
     return _decided("rejected", await _act(call))
 
 
 async def forbid(call: Call) -> Response:
-    """Never deploy actions in rows again."""
+    """Forbid actions in rows permanently."""
     return _decided("version", await _act(call))
 
 
@@ -372,7 +372,7 @@ async def lift(call: Call) -> Response:
 
 
 async def motions(call: Call) -> Response:
-    """The decisions that wait until enough reviewers agree."""
+    """The motions that wait until enough reviewers agree."""
     return _json(facts(await call.service.engine.call(call.service.ledger.motions)))
 
 
@@ -392,13 +392,13 @@ async def set_quorum(call: Call) -> Response:
 
 
 async def propose(call: Call) -> Response:
-    """Let the learner propose what it would change now."""
+    """Ask the learner for a proposal now."""
     found = await _act(call)
     return _json(None if found is None else _page(found, 0, _MOST_LISTED))
 
 
 async def freeze(call: Call) -> Response:
-    """Stop the run, whether or not the database can record that now."""
+    """Pause the run, even if the database cannot record it now."""
     if await _act(call):
         return await status(call)
     kept = call.service.emergency.kept
@@ -410,12 +410,12 @@ async def freeze(call: Call) -> Response:
 
 
 def unrecorded_words(kept: bool) -> str:
-    """What a restart would do to a FREEZE that is not on record."""
+    """What a restart would do to a pause that is not recorded."""
     return "a restart does not forget it" if kept else "do not restart it until then"
 
 
 async def thaw(call: Call) -> Response:
-    """Let the run go on."""
+    """Resume the run."""
     answer = await _act(call)
     if answer is not None:
         return _decided("version", answer)
@@ -432,7 +432,7 @@ async def rollback(call: Call) -> Response:
 
 
 async def cap_trial(call: Call) -> Response:
-    """Let a smaller share of the cases enter the trial."""
+    """Reduce the share of cases in the trial."""
     return _json({"version": await _act(call)})
 
 
@@ -455,12 +455,12 @@ async def dismiss(call: Call) -> Response:
 
 
 async def amend(call: Call) -> Response:
-    """Correct a report, which takes a replay of the run."""
+    """Correct a report, which replays the run."""
     return _json(facts(await _act(call)))
 
 
 async def amend_many(call: Call) -> Response:
-    """Correct several reports, all or none, which takes one replay of the run."""
+    """Correct several reports, all or none, which replays the run once."""
     return _json([facts(one) for one in await _act(call)])
 
 
@@ -471,6 +471,6 @@ async def tokens(call: Call) -> Response:
 
 
 async def revoke(call: Call) -> Response:
-    """Let a token work no more."""
+    """Revoke a token."""
     gone = await actions.revoke(call, parsed(call.body))
     return _json(gone.shown(now()))

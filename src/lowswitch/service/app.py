@@ -1,4 +1,4 @@
-"""The application: routes from the table of roles, and the one door that all requests pass."""
+"""The application: routes made from the table of roles, and one entrance for all requests."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _ALARMS = (401, 403, 429)  # answers that are logged as warnings
 
 @dataclass
 class Service:
-    """What all requests share."""
+    """The objects that all requests share."""
 
     ledger: Ledger
     address: str = field(repr=False)  # a password may be in it
@@ -111,7 +111,7 @@ class Service:
             self.log.write("warning", "restored", says=says, tokens=names)
 
     def close(self) -> None:
-        """Finish what was begun, and let go of everything but the ledger."""
+        """Finish running work and close everything except the ledger."""
         self.engine.stop()
         self.emergency.end()
         if lost := self.access.settle():
@@ -124,7 +124,7 @@ class Service:
         return datetime.now(UTC)
 
     def noticed(self, error: LedgerError | None) -> None:
-        """Say once that the database cannot be used, and once that it can be again."""
+        """Log once when the database fails, and once when it works again."""
         if error is not None:
             self.meter.failed_at = time.monotonic()
         if (error is not None) == self.meter.is_out:
@@ -138,17 +138,17 @@ class Service:
 
     @contextmanager
     def reading(self) -> Iterator[Ledger]:
-        """The ledger for a long read, which holds nobody up."""
+        """A read-only ledger for a long read that blocks nobody."""
         with Ledger.open(self.address, read_only=True) as reader:
             yield reader
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie; behind TLS one that browsers tie to this very host."""
+        """The name of the cookie; behind TLS, one that browsers bind to this host."""
         return "__Host-lowswitch" if self.behind_tls else "lowswitch"
 
     async def verify(self, by: str) -> None:
-        """Begin to verify, unless that is under way."""
+        """Start to verify, unless a verify is running."""
         if self.verifying is None or self.verifying.done():
             self.verifying = asyncio.create_task(asyncio.to_thread(self._verify, by))
 
@@ -164,13 +164,13 @@ class Service:
         self.log.write(level, "verified", by=by, whole=verdict.whole, says=verdict.what)
 
     async def record_access(self) -> None:
-        """Record logins now, if the database takes them soon; else `keep_up` does so later."""
+        """Record logins now if the database answers soon; otherwise `keep_up` does so later."""
         error = await attempt(self.access.refresh, RECORD_SECONDS)
         if isinstance(error, LedgerError):
             self.noticed(error)
 
     async def keep_up(self) -> None:
-        """Read new events and new tokens now and then, for ever."""
+        """Read new events and tokens from time to time, for ever."""
         while True:
             for refresh in (self.journal.catch_up, self.access.refresh):
                 try:
@@ -186,7 +186,7 @@ class Service:
             await asyncio.sleep(_LOOK_AGAIN)
 
     async def _try_again(self) -> None:
-        """End an outage when the database takes a write, also if nobody sends one."""
+        """End an outage when the database accepts a write, even if nobody sends one."""
         if not self.meter.is_out or time.monotonic() - self.meter.failed_at < _CALM:
             return
         with suppress(LedgerError, RefusedError):
@@ -195,9 +195,9 @@ class Service:
 
 
 async def attempt(function: Callable[[], Any], seconds: float) -> BaseException | None:
-    """Let a thread do something, and wait for it so long; return its error, if it has one by then.
+    """Run a function in a thread and wait up to `seconds` for it; return its error, if any by then.
 
-    What is not done by then goes on, and nobody hears of its error: it is done again anyway.
+    Unfinished work continues, and its error is ignored: it will be repeated anyway.
     """
     task = asyncio.create_task(asyncio.to_thread(function))
     task.add_done_callback(lambda done: done.exception())
@@ -207,7 +207,7 @@ async def attempt(function: Callable[[], Any], seconds: float) -> BaseException 
 
 @dataclass
 class Call:
-    """One request that has passed the door."""
+    """One admitted request."""
 
     service: Service
     endpoint: Endpoint
@@ -219,12 +219,12 @@ class Call:
 
     @property
     def who(self) -> str:
-        """Who does this, as events name it."""
+        """The caller's name, as events record it."""
         assert self.token is not None
         return self.token.name
 
     def field(self, name: str) -> str:
-        """A field of the form; empty if it is not there."""
+        """A field of the form; empty if it is missing."""
         return next((value for key, value in self.fields if key == name), "")
 
 
@@ -276,9 +276,9 @@ def make_app(service: Service) -> Door:
 
 
 def _by_get(call: Call, answer: Response) -> Response:
-    """Let a browser get the page that a form leads to under an address of its own.
+    """Give the page that a form leads to an address of its own.
 
-    So going back or loading it again sends no form twice.
+    So going back or reloading does not send a form twice.
     """
     if call.session is None or not call.endpoint.is_form or not isinstance(answer, HTMLResponse):
         return answer
@@ -295,7 +295,7 @@ def _name(endpoint: Endpoint) -> str:
 
 
 async def _admit(service: Service, endpoint: Endpoint, request: Request) -> Call:
-    """Let a request in, or say why not: who it is, what the role may, where it comes from."""
+    """Admit a request or refuse it: by its token, its role and its origin."""
     token, session = None, None
     if endpoint.is_api:
         token = _by_header(service, request) if endpoint.roles != ANYBODY else None
@@ -323,7 +323,7 @@ async def _admit(service: Service, endpoint: Endpoint, request: Request) -> Call
 
 
 def _unauthorized(service: Service, endpoint: Endpoint, request: Request) -> RefusedError:
-    """What is said to somebody without a token that works; a wrong one is a failed login."""
+    """The refusal of a request without a valid token; a wrong token is a failed login."""
     shown = request.headers.get("authorization", "")
     if not (endpoint.is_api and shown):
         return RefusedError(401, "a token is needed that works", "Unauthorized")
@@ -333,9 +333,9 @@ def _unauthorized(service: Service, endpoint: Endpoint, request: Request) -> Ref
 
 
 def failed_login(service: Service, before: Failures, address: str, shown: str) -> RefusedError:
-    """Note a token that does not work; say that it expired to the one who has its secret.
+    """Note a failed login; only a caller with the right secret is told that the token expired.
 
-    before: the failures of the same kind. Who has a token that works is not kept waiting by them.
+    before: earlier failures of the same kind. They do not delay callers with a valid token.
     """
     waits = before.wait(address)
     before.add(address)
@@ -378,13 +378,13 @@ def now() -> datetime:
 
 
 def address_of(service: Service, request: Request) -> str:
-    """Where a request comes from: behind TLS, as the proxy says."""
+    """The address that a request comes from; behind TLS, as the proxy states it."""
     forwarded = request.headers.get("x-forwarded-for", "") if service.behind_tls else ""
     return forwarded.rpartition(",")[2].strip()[:80] or str((request.scope.get("client") or "?")[0])
 
 
 def _require_own_origin(service: Service, request: Request) -> None:
-    """A form is sent from a page of this very service."""
+    """Check that a form was sent from a page of this service."""
     scheme = "https" if service.behind_tls else "http"
     own = service.origin or f"{scheme}://{request.headers.get('host', '')}"
     if request.headers.get("origin", "") != own:
@@ -392,7 +392,7 @@ def _require_own_origin(service: Service, request: Request) -> None:
 
 
 def _require_own_host(service: Service, scope: Scope) -> None:
-    """A name that points here, but is not ours, is refused: it may be an attacker's."""
+    """Refuse a host name that is not ours, since an attacker may have pointed it here."""
     hosts = [value for name, value in scope["headers"] if name == b"host"]
     host = hosts[0].decode("latin-1") if len(hosts) == 1 else ""
     if not _HOST.fullmatch(host):
@@ -407,9 +407,9 @@ def _require_own_host(service: Service, scope: Scope) -> None:
 
 
 def _is_local(scope: Scope) -> bool:
-    """Whether a program on this machine asks the interface, and not through the proxy.
+    """Whether a program on this machine calls the API directly, not through the proxy.
 
-    Pages are left out: their cookies need TLS, and browsers can be led astray by names.
+    Pages are excluded: their cookies need TLS, and browsers can be misled by host names.
     """
     is_program = scope["path"] == "/metrics" or scope["path"].startswith("/api/")
     forwarded = any(name.startswith(b"x-forwarded-") for name, _ in scope["headers"])
@@ -417,7 +417,7 @@ def _is_local(scope: Scope) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine, seen from itself."""
+    """Whether a name or an address means this machine itself."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -438,7 +438,7 @@ def _refused(
     error: RefusedError | LedgerError,
     headers: Any = None,
 ) -> Response:
-    """Why a request is not carried out, for a program or for a person."""
+    """The refusal of a request, for a program or for a person."""
     from lowswitch.service.render import refused
 
     error = as_refusal(error)
@@ -458,7 +458,7 @@ def _refused(
 
 
 class Door:
-    """Headers for every answer, and no answer for a foreign name."""
+    """Adds headers to every answer, and refuses foreign host names."""
 
     def __init__(self, app: Starlette, service: Service) -> None:
         self.app, self.service = app, service
@@ -511,14 +511,16 @@ class Door:
         await self._direct.get((scope["method"], scope["path"]), self.app)(scope, receive, send)
 
     def _fault(self, error: Exception) -> None:
-        """JsonLog a mistake of this program, with where it happened."""
+        """Log a bug in this program, with its location."""
         frames = traceback.extract_tb(error.__traceback__)
         where = [f"{one.filename}:{one.lineno}" for one in frames]
         says = printable_text(f"{type(error).__name__}: {error}")[:1000]
         self.service.log.write("error", "fault", says=says, where=where[-6:])
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count a request and log it: the address without its fields, which may hold anything."""
+        """Count and log a request, with its address but without its fields, which may contain
+        anything.
+        """
         method, path = scope["method"], scope["path"]
         seen = (method, path) if (method, path) in self._direct else ("other", "other")
         self.service.meter.saw(seen, status, seconds)

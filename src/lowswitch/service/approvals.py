@@ -33,7 +33,7 @@ from lowswitch.show.text import counted, plural
 
 
 def approved(known: Known, decision: dict[str, Any]) -> Sheet:
-    """Rows of the pending proposal, of both parts or of one."""
+    """An approval of rows of the pending proposal, in both parts or one."""
     view, part = known.view, decision.get("part")
     assert view is not None
     if not known.has_rows:
@@ -72,7 +72,7 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
 
 
 def _next_time(known: Known, changes: int) -> str:
-    """When changes that are not adopted can come back, and what that costs."""
+    """When changes that are not adopted can return, and what that costs."""
     left, them = known.run.budget_left, "it" if changes == 1 else "they"
     if left == 0:
         return f"No proposal is left, so {them} cannot be proposed again."
@@ -83,7 +83,7 @@ def _next_time(known: Known, changes: int) -> str:
 
 
 def _whole_approved(known: Known, view: ProposalView, decision: dict[str, Any]) -> Sheet:
-    """A policy on features: its protocol and its trial, or one of them, where it has both."""
+    """The approval of a policy on features: its protocol, its trial, or both."""
     row, proposed = known.effect or view.rows[0], view.rows[0]
     adopts = decision.get("part") != "trial" and bool(proposed.get("usual_changes", 1))
     regions = moving_kinds(row) if adopts else []
@@ -117,7 +117,7 @@ def _whole_approved(known: Known, view: ProposalView, decision: dict[str, Any]) 
 
 
 def _new_protocol_lines(known: Known, adopts: bool, changes: bool) -> list[str]:
-    """What becomes of a protocol on features; changes: whether the proposal has another one."""
+    """The effect on a protocol on features; changes: whether the proposal has another one."""
     if not adopts:
         left = f" The proposed protocol is not adopted. {_next_time(known, 1)}" if changes else ""
         return [f"The protocol stays as it is.{left}"]
@@ -129,7 +129,7 @@ def _new_protocol_lines(known: Known, adopts: bool, changes: bool) -> list[str]:
 
 
 def _replaces(known: Known, view: ProposalView) -> str:
-    """Which version comes after which."""
+    """Which version follows which."""
     return (
         f"Version {view.version + 1} replaces version {view.version} for new {known.cases}. An"
         " operator can ask to roll it back."
@@ -137,7 +137,7 @@ def _replaces(known: Known, view: ProposalView) -> str:
 
 
 def _protocol_lines(known: Known, changes: list[dict[str, Any]]) -> list[str]:
-    """What becomes of the protocol."""
+    """The effect on the protocol."""
     if not changes:
         return ["The protocol stays as it is."] if known.protocol else []
     outside = " outside the trial" if known.protocol else ""
@@ -150,9 +150,9 @@ def _protocol_lines(known: Known, changes: list[dict[str, Any]]) -> list[str]:
 
 
 def _approval_title(known: Known, decision: dict[str, Any], changes: int, named: str = "") -> str:
-    """What an approval does, as a verb with its objects: changes, and what becomes of the trial.
+    """The title of an approval, as a verb with its objects: changes, and the effect on the trial.
 
-    named: what people call the changes together, if they do not count them.
+    named: a name for the changes together, if they are not counted.
     """
     what = [named or counted(changes, "change")] if changes else []
     fate = ""
@@ -177,7 +177,7 @@ def _approval_title(known: Known, decision: dict[str, Any], changes: int, named:
 
 
 def too_small(known: Known, decision: dict[str, Any]) -> str:
-    """Why a limit above 0 would end a trial; empty if it does not."""
+    """Why a limit above 0 would end a trial; empty if it would not."""
     share = decision.get("share")
     if not (known.protocol and share and share_after(known, unlimited(decision))):
         return ""
@@ -193,7 +193,7 @@ def too_small(known: Known, decision: dict[str, Any]) -> str:
 
 
 def limit_lines(known: Known, decision: dict[str, Any]) -> list[str]:
-    """What a limit of the trial comes to, and what it stops."""
+    """The effect of a limit on the trial, and what it stops."""
     share = decision.get("share")
     if not (known.protocol and share):
         return []
@@ -217,7 +217,7 @@ def limit_lines(known: Known, decision: dict[str, Any]) -> list[str]:
 
 
 def _stopped_words(known: Known, decision: dict[str, Any]) -> str:
-    """What a limit of the trial stops, by name; empty with features."""
+    """The actions that a limit on the trial stops; empty with features."""
     if not known.has_rows:
         return ""
     before, after = (law_after(known, one) for one in (unlimited(decision), decision))
@@ -227,7 +227,7 @@ def _stopped_words(known: Known, decision: dict[str, Any]) -> str:
 
 
 def _trial_lines(known: Known, decision: dict[str, Any]) -> list[str]:
-    """What becomes of the trial."""
+    """The effect on the trial."""
     now, new = share_of(known.policies), share_after(known, decision)
     share = phrases.share_words(new, known.case)
     refused = " The proposed trial is not adopted." if decision.get("part") == "protocol" else ""
@@ -255,7 +255,7 @@ def _trial_lines(known: Known, decision: dict[str, Any]) -> list[str]:
 
 
 def _apart(known: Known) -> str:
-    """What approved changes mean for a trial that stays."""
+    """The effect of approved changes on a trial that stays."""
     actions = plural(known.terms.word("action"))
     return (
         f"{known.cases.capitalize()} in the trial get its present {actions}, not the proposed ones."
@@ -264,10 +264,10 @@ def _apart(known: Known) -> str:
 
 
 def _cost_lines(known: Known, decision: dict[str, Any], share: float) -> list[str]:
-    """What a trial costs its cases, against the protocol that is deployed with it.
+    """The cost of a trial to its cases, compared with the protocol deployed with it.
 
-    The model was asked about the trial of the proposal beside the protocol of the proposal. It says
-    nothing of that trial beside the present protocol, nor of a part of the trial.
+    The model judged the proposed trial beside the proposed protocol. It says nothing about that
+    trial beside the present protocol, or about a part of the trial.
     """
     if known.worth is None or "trial" not in known.worth:
         return []
@@ -305,21 +305,21 @@ def _same_protocol(known: Known, decision: dict[str, Any]) -> bool:
 def taken_back(
     known: Known, changes: Sequence[dict[str, Any]], decision: dict[str, Any] | None = None
 ) -> list[str]:
-    """Which earlier decisions proposed changes take back, and an approval of a trial with them."""
+    """The earlier decisions that proposed changes reverse, and an approval of a trial with them."""
     begins = decision is not None and known.protocol and share_after(known, decision) > 0
     moves = [(row["step"], row["state"], row["to"][0]) for row in changes]
     return precedents.taken_back(known.terms, known.precedents, moves, begins_trial=begins)
 
 
 def _warnings(known: Known, view: ProposalView, changes: list[dict[str, Any]]) -> list[str]:
-    """What a reviewer should not overlook."""
+    """Facts that a reviewer should not overlook."""
     return warnings_of(known, changes) + unread_warning(known, view)
 
 
 def _trial_warnings(
     known: Known, decision: dict[str, Any], trial: Sequence[dict[str, Any]]
 ) -> list[str]:
-    """What the trial gives for the first time, and where it is not the trial of the proposal."""
+    """What the trial gives for the first time, and how it differs from the proposed trial."""
     return first_given(known, trial) + _other_trial(known, decision)
 
 
@@ -350,7 +350,7 @@ def _other_trial(known: Known, decision: dict[str, Any]) -> list[str]:
 
 
 def unread_warning(known: Known, view: ProposalView) -> list[str]:
-    """Who is not counted in, in the same numbers as on the page of the proposal."""
+    """Whose reports are not included, with the same numbers as on the proposal page."""
     unread = effects.unread(known, view)
     if not unread["total"]:
         return []
@@ -395,14 +395,14 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
 
 
 def _trial_beside(known: Known, rows: set[tuple[int, ...]]) -> str:
-    """That the present trial goes on, and what it gives in rows whose change is postponed."""
+    """That the present trial continues, and what it gives in rows whose change is postponed."""
     given = {one for one in phrases.given_in_trial(known.policies) if one[:2] in rows}
     still = f" and still gives {phrases.actions_words(known.terms, given)}" if given else ""
     return f"The present trial goes on as it is{still}."
 
 
 def _stays(known: Known, view: ProposalView) -> str:
-    """What a proposal that is postponed leaves as it is, and until when."""
+    """What a postponed proposal leaves unchanged, and until when."""
     until = (
         "until the board approves a later proposal" if known.run.budget_left != 0 else "for good"
     )

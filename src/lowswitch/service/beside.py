@@ -1,4 +1,4 @@
-"""What a server keeps on its own disk, where no outage of the database can take it away."""
+"""Files that a server keeps on its own disk, safe from an outage of the database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BLANK = b" " * _BYTES
 
 
 def place_of(address: str, key_file: Path | None, end: str) -> Path:
-    """The file of a server: beside its ledger, or else beside its key, or in the state folder."""
+    """The path of a server's file: beside its ledger, beside its key, or in the state folder."""
     if not is_postgres(address):
         return Path(f"{file_of(address)}{end}")
     name = printable(address).rpartition("#")[2] or "ledger"
@@ -29,9 +29,9 @@ def place_of(address: str, key_file: Path | None, end: str) -> Path:
 
 
 class Revoked:
-    """The ids of all tokens that a server has known to be revoked.
+    """The ids of all tokens that a server knows to be revoked.
 
-    A backup that is restored knows nothing of what was revoked after it.
+    A restored backup does not know which tokens were revoked after it was made.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,14 +39,14 @@ class Revoked:
         self.ids = set(path.read_text(encoding="utf-8").split()) if path.exists() else set[str]()
 
     def again(self, access: Access) -> list[Token]:
-        """Revoke the tokens that a restored ledger takes for good ones; return them."""
+        """Revoke the tokens that a restored ledger considers valid; return them."""
         found = [one for one in access.tokens() if one.id in self.ids and one.revoked is None]
         for token in found:
             access.revoke(token.id, by="lowswitch serve")
         return found
 
     def keep(self, access: Access) -> None:
-        """Write down what is new."""
+        """Write down newly revoked tokens."""
         known = self.ids | {one.id for one in access.tokens() if one.revoked is not None}
         if known != self.ids:
             with replacing(self.path, private=True) as file:
@@ -55,22 +55,22 @@ class Revoked:
 
 
 class Note:
-    """A small file that says one thing or nothing.
+    """A small file with one note, or none.
 
-    Its blocks are written when it is made, so that a full disk has room for what is noted later.
+    Its blocks are written when it is created, so that a full disk has room for a later note.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def reserve(self) -> None:
-        """Make the file, if there is none."""
+        """Create the file if it is missing."""
         if not self.path.exists():
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._put(_BLANK)
 
     def read(self) -> dict[str, Any] | None:
-        """What is noted; an empty dictionary if that cannot be understood."""
+        """The note; an empty dictionary if it cannot be understood."""
         try:
             text = self.path.read_bytes().strip()
         except FileNotFoundError:
@@ -84,7 +84,7 @@ class Note:
         return found if found is None or isinstance(found, dict) else {}
 
     def write(self, facts: dict[str, Any] | None) -> None:
-        """Note something in place of what was there, on the disk when this returns."""
+        """Replace the note, and flush it to the disk."""
         text = b"" if facts is None else json.dumps(facts, ensure_ascii=False).encode()
         self._put(text.ljust(_BYTES))
 

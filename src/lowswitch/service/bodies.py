@@ -1,9 +1,9 @@
-"""What comes in: bodies that are read whole within limits, and JSON that says one thing only.
+"""Requests: bodies read completely within limits, and strict JSON.
 
-`json.loads` takes NaN, infinities, numbers that overflow to them, duplicate keys and lone halves of
-surrogate pairs without a word. Here each of them is refused, and so is every field that is not
-expected, before anything is looked up or changed. The types of the bodies say what is expected; the
-description of the interface is made from them, too.
+`json.loads` accepts NaN, infinities, numbers that overflow to them, duplicate keys and lone
+surrogates. Here each of them is refused, as is every unexpected field, before anything is looked up
+or changed. The types of the bodies define the expected fields, and the OpenAPI description is made
+from them too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_FIELDS = 5000  # of a form
 
 
 class RefusedError(Exception):
-    """A request that is not carried out, with its status code and why."""
+    """A refused request, with its status code and the reason."""
 
     def __init__(self, status: int, says: str, kind: str = "Refused", wait: int = 0) -> None:
         super().__init__(says)
@@ -41,7 +41,7 @@ class RefusedError(Exception):
 
 
 async def body_of(request: Request) -> bytes:
-    """The whole body, if it is small, plain and soon there."""
+    """The whole body, if it is small, plain and arrives soon."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RefusedError(415, "compressed bodies are not taken; send it as it is")
     announced = request.headers.get("content-length", "0")
@@ -57,7 +57,7 @@ async def body_of(request: Request) -> bytes:
 
 
 async def _read(request: Request) -> bytes:
-    """The body; one that is a bit too large is read and dropped, so that its sender hears why."""
+    """The body. One that is a bit too large is read and dropped, so that its sender learns why."""
     pieces, size = list[bytes](), 0
     async for piece in request.stream():
         size += len(piece)
@@ -80,7 +80,7 @@ def _too_large() -> RefusedError:
 
 
 def parsed(body: bytes) -> Any:
-    """The value of a JSON text that leaves nothing open."""
+    """The value of an unambiguous JSON text."""
     try:
         return _DECODER.decode(body.decode("utf-8"))
     except RecursionError:
@@ -104,7 +104,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)
 
 
 def text(name: str, value: Any) -> str:
-    """A text that can be shown, and is not empty."""
+    """A non-empty text that can be shown."""
     if (why := why_no_text(name, value)) is not None:
         raise RefusedError(400, why)
     found: str = value
@@ -137,7 +137,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Seen(Body):
-    """States of an episode, among other things."""
+    """The steps of an episode, among other fields."""
 
     states: list[State]
 
@@ -170,7 +170,7 @@ class Reports(Body):
 
 
 class Named(Body):
-    """Something that is done once under its name, however often it is sent."""
+    """A command with a name: sent several times, it is carried out once."""
 
     request: Text | None = None
 
@@ -308,7 +308,7 @@ _WORDS = {  # of msgspec, and ours
 
 
 def checked(value: Any, action: str) -> dict[str, Any]:
-    """The fields of a body, once they are known to be those of an action."""
+    """The fields of a body, after checking that they are the fields of an action."""
     try:
         found = msgspec.structs.asdict(msgspec.convert(value, BODIES[action]))
     except msgspec.ValidationError as error:
@@ -334,7 +334,7 @@ def form(body: bytes, content_type: str) -> list[tuple[str, str]]:
 
 
 def query(request: Request, *names: str) -> dict[str, str]:
-    """The fields of an address, each once, and no others."""
+    """The fields of an address: each once, and no unknown ones."""
     pairs = _fields(request.scope["query_string"], 400)
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -359,7 +359,7 @@ def _fields(data: bytes, status: int) -> list[tuple[str, str]]:
 
 
 def rows_of(given: str) -> list[Any]:
-    """Rows in an address: step:state by their labels, or a JSON list of pairs, also by position."""
+    """Rows in an address: step:state by label, or a JSON list of pairs, also by position."""
     if given.startswith("["):
         return [tuple(row) for row in checked({"rows": parsed(given.encode())}, "rows")["rows"]]
     pairs = [part.split(":") for part in given.split(",") if part]
@@ -369,12 +369,12 @@ def rows_of(given: str) -> list[Any]:
 
 
 def whole(value: str) -> int | str:
-    """The whole number that a field of a form says; anything else stays as it is, to be refused."""
+    """The whole number in a field of a form; anything else is returned unchanged, to be refused."""
     return int(value) if _WHOLE.fullmatch(value) else value
 
 
 def numbers(fields: dict[str, str]) -> dict[str, float]:
-    """The fields of an address, which are numbers."""
+    """The numeric fields of an address."""
     try:
         return {name: float(value) for name, value in fields.items()}
     except ValueError:

@@ -1,6 +1,6 @@
-"""A ledger to look at: a clinic with four sites in its sixth month, and a proposal that is pending.
+"""A ledger to explore: a clinic with four sites in its sixth month, with a pending proposal.
 
-The clinic is made up, and so are its numbers; the learner, the ledger and the decisions are real.
+The clinic and its numbers are invented; the learner, the ledger and the decisions are real.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _RARE = 7  # the finding for which surgery is never allowed
 
 @dataclass
 class Clinic:
-    """The truth that nobody in the clinic knows."""
+    """The true behaviour of the clinic, which nobody in it knows."""
 
     generator: np.random.Generator
 
@@ -66,7 +66,7 @@ class Clinic:
 
 
 class _Dates:
-    """Times of the events of half a year that ends now."""
+    """Times for the events of half a year that ends now."""
 
     def __init__(self) -> None:
         self.week, self.begin = 0.0, datetime.now(UTC) - timedelta(weeks=_WEEKS, minutes=20)
@@ -127,7 +127,7 @@ def _week(
     week: int,
     late: dict[int, list[dict[str, Any]]],
 ) -> None:
-    """Most reports come at once, some weeks later, some never."""
+    """One week of reports: most come at once, some weeks later, some never."""
     for site in SITES:
         for issued in ledger.ask_many(site, [f"{site}-{week}-{i}" for i in range(_PATIENTS)]):
             report = {"ticket": issued.ticket} | clinic.treat(issued.policy)
@@ -149,7 +149,7 @@ def _settle(ledger: Ledger, week: int) -> None:
 
 
 def _meet(ledger: Ledger, number: int) -> None:
-    """What the board decides at a meeting: Dr Vega asks, and Dr Roth agrees."""
+    """The board's decisions at a meeting: Dr Vega asks, and Dr Roth agrees."""
     ledger.propose(by="Ms Okafor")
     minutes, vega = f"minutes of meeting {number}", "Dr Vega"
     if number == 2:  # a veto that names its treatment

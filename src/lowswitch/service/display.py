@@ -1,4 +1,4 @@
-"""What the pages show of the ledger, in words and numbers for people."""
+"""The ledger as the pages show it, in words and numbers for people."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ LEGENDS = {  # what the numbers of a view are
 
 
 def clock(time: str) -> str:
-    """A time as people read it; the server's is UTC."""
+    """A time in readable form; the server uses UTC."""
     return datetime.fromisoformat(time).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def codes(names: Sequence[str]) -> list[str]:
-    """A short sign for each action: initials where they differ, and else numbers."""
+    """A short code for each action: initials if they differ, otherwise numbers."""
     found = ["".join(word[0] for word in name.split())[:2] for name in names]
     return found if len(set(found)) == len(found) else [str(i + 1) for i in range(len(names))]
 
@@ -76,7 +76,7 @@ def whole_sentence(words: str) -> str:
 
 
 def kind_word(kind: str) -> str:
-    """What the pages call an event."""
+    """The pages' word for an event."""
     return KINDS[kind].word if kind in KINDS else kind
 
 
@@ -86,7 +86,7 @@ def numbers(values: Sequence[int]) -> str:
 
 
 def legend(view: str, terms: Terms) -> str:
-    """What the numbers of a view of the map are; empty for the protocol itself."""
+    """The meaning of the numbers in a view of the map; empty for the protocol itself."""
     return LEGENDS.get(view, "").format(**words_of(terms))
 
 
@@ -106,7 +106,7 @@ def map_rows(
     states: Sequence[int],
     pending: Collection[tuple[int, int]] = (),
 ) -> list[dict[str, Any]]:
-    """A line for each of these states, a cell for each step.
+    """One line for each of these states, one cell for each step.
 
     pending: the rows of the protocol that a proposal would change.
     """
@@ -127,7 +127,7 @@ def map_rows(
 
 
 def _played_visits(chart: Chart) -> np.ndarray:  # [H, S]
-    """How often what a row plays was visited there, summed over the members of a mixture."""
+    """How often the current actions of a row were visited, summed over a mixture's members."""
     H, S = chart.changes.shape
     played = np.zeros((H, S, chart.visits.shape[2]), dtype=bool)
     for table in chart.policy:
@@ -137,7 +137,7 @@ def _played_visits(chart: Chart) -> np.ndarray:  # [H, S]
 
 
 def vetoes(terms: Terms, journal: Journal) -> dict[tuple[int, int, int], Mark]:
-    """The last decision that forbade an action in a row: by step, state and action."""
+    """The last decision that forbade an action in a row, by step, state and action."""
     found = dict[tuple[int, int, int], Mark]()
     for mark in journal.decisions():
         is_veto = mark.kind == "vetoed" or (mark.kind == "rejected" and mark.facts.get("forever"))
@@ -148,7 +148,7 @@ def vetoes(terms: Terms, journal: Journal) -> dict[tuple[int, int, int], Mark]:
 
 
 def forbidden(terms: TableTerms, chart: Chart, journal: Journal) -> dict[str, Any]:
-    """The actions that may not be deployed: where, since when and why, a line for each veto."""
+    """The forbidden actions: where, since when and why, one line per veto."""
     places, by = np.argwhere(~chart.allowed).tolist(), vetoes(terms, journal)
     found = dict[tuple[int, int], list[tuple[int, int]]]()  # by action and event
     for h, x, a in sorted(places[:MOST_FORBIDDEN], key=lambda place: (place[2], place[1])):
@@ -198,7 +198,7 @@ def _cell(
 
 
 def short(count: int) -> str:
-    """A count in at most four signs."""
+    """A count in at most four characters."""
     for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if count >= size:
             return f"{count / size:.1f}{unit}" if count < 10 * size else f"{count // size}{unit}"
@@ -206,7 +206,7 @@ def short(count: int) -> str:
 
 
 def _shade(count: int, most: int) -> int:
-    """0 for none, and 1 to 5 by its share on a scale of logarithms."""
+    """0 for none, and 1 to 5 by its share on a logarithmic scale."""
     return 0 if count == 0 else 1 + round(4 * float(np.log1p(count) / np.log1p(most)))
 
 
@@ -242,7 +242,7 @@ class Laws(NamedTuple):
         return counted(n, "change") if n else ""
 
     def changes(self, version: int) -> list[tuple[int, int]]:
-        """The rows that a version changed, as a person counts them."""
+        """The changed rows of a version, as a person counts them."""
         if not self.has_rows or not 1 < version <= len(self.tables):
             return []
         before, after = self.tables[version - 2 : version]
@@ -250,7 +250,7 @@ class Laws(NamedTuple):
         return [(h, x) for h, x in found]
 
     def lines(self, terms: Terms, version: int) -> list[str]:
-        """What a version changed, of the protocol and of the trial."""
+        """The changes of a version, to the protocol and to the trial."""
         if not 1 < version <= len(self.tables):
             return []
         before, after = self.tables[version - 2 : version]
@@ -259,7 +259,7 @@ class Laws(NamedTuple):
         return phrases.trial_lines(terms, before, after) if self.protocol else []
 
     def share(self, version: int) -> float | None:
-        """The share of the cases in the trial of a version; None where there is no protocol."""
+        """The share of cases in the trial of a version; None if there is no protocol."""
         return phrases.share_of(self.tables[version - 1]) if self.protocol else None
 
 
@@ -270,7 +270,7 @@ def laws_of(ledger: Ledger) -> Laws:
 
 
 def version_lines(terms: Terms, journal: Journal, laws: Laws) -> list[dict[str, Any]]:
-    """A line for each of the last versions: who made it, why, and what came of it."""
+    """One line for each of the last versions: who made it, why, and its result."""
     found = list[dict[str, Any]]()
     marks = journal.versions()[: len(laws.tables)]
     for i in range(max(0, len(marks) - MOST_VERSIONS), len(marks)):
@@ -295,7 +295,7 @@ def version_lines(terms: Terms, journal: Journal, laws: Laws) -> list[dict[str, 
 
 
 def forecasts(terms: Terms, issued: int) -> list[figures.Planned]:
-    """What the plan expected of the cases so far, from each of its dates to the next."""
+    """The plan's expectation for the cases so far, from each of its dates to the next."""
     lines, found = terms.forecast, list[figures.Planned]()
     for i, one in enumerate(lines):
         last = min(issued, lines[i + 1].after if i + 1 < len(lines) else issued)
@@ -360,16 +360,16 @@ def site_lines(journal: Journal) -> list[dict[str, Any]]:
 
 
 def wishes(terms: Terms, marks: Sequence[Mark]) -> dict[int, str]:
-    """What every request asked for, by its event."""
+    """The decision that each request asked for, by its event."""
     return {mark.seq: wish_words(terms, mark) for mark in marks if mark.kind == "requested"}
 
 
 def decision_lines(
     terms: Terms, marks: list[Mark], laws: Laws, others: Sequence[Mark] = ()
 ) -> list[dict[str, Any]]:
-    """What was decided, the newest first.
+    """The decisions, newest first.
 
-    others: all marks, by which requests and agreements are known.
+    others: all marks, to look up requests and agreements.
     """
     asked = wishes(terms, others)
     reasons = {
@@ -404,7 +404,7 @@ def _declined_words(mark: Mark, others: Sequence[Mark], asked: dict[int, str]) -
 
 
 def _changed_by(terms: Terms, mark: Mark, laws: Laws) -> list[str]:
-    """What a decision changed, in lines; or the places that it is about."""
+    """The changes that a decision made, in lines, or the places it is about."""
     if makes_version(mark.kind, mark.facts):
         changed = laws.lines(terms, mark.facts["version"])
         if mark.kind != "vetoed":
@@ -416,7 +416,7 @@ def _changed_by(terms: Terms, mark: Mark, laws: Laws) -> list[str]:
 
 
 def people_rows(facts: dict[str, Any], *, protocol: bool) -> list[list[int]]:
-    """The rows of a decision that are changes of the protocol, where there is one."""
+    """The rows of a decision that change the protocol, if there is one."""
     rows: list[list[int]] = facts.get("rows", [])
     return [row for row in rows if not (protocol and row in facts.get("in_trial", []))]
 
@@ -432,7 +432,7 @@ def _agreed(mark: Mark) -> list[str]:
 
 
 def decision_words(terms: Terms, kind: str, facts: dict[str, Any], laws: Laws | None = None) -> str:
-    """A decision in words, with the actions that it names and what it changed."""
+    """A decision in words, with the actions it names and the changes it made."""
     names = terms.labels["action"]
     named = phrases.several([names[a] for a in facts["actions"]]) if facts.get("actions") else ""
     if kind == "rejected":
@@ -459,7 +459,7 @@ def decision_words(terms: Terms, kind: str, facts: dict[str, Any], laws: Laws | 
 
 
 def wish_words(terms: Terms, mark: Mark) -> str:
-    """A decision that is asked for, as a verb with its object."""
+    """A requested decision, as a verb with its object."""
     kind, decision = mark.facts["kind"], mark.facts["decision"]
     rows, named = decision.get("rows", []), decision.get("actions", [])
     names = phrases.several([terms.labels["action"][a] for a in named]) if named else ""
@@ -478,7 +478,7 @@ def wish_words(terms: Terms, mark: Mark) -> str:
 
 
 def _wished_approval(terms: Terms, asked: dict[str, Any]) -> str:
-    """An approval that is asked for: of which part, and with which limit of the trial."""
+    """A requested approval: of which part, and with which limit on the trial."""
     decision = asked["decision"]
     part, share = decision.get("part"), decision.get("share")
     rows = [row for row in decision["rows"] if row not in asked["in_trial"]]
@@ -497,7 +497,7 @@ def _wished_approval(terms: Terms, asked: dict[str, Any]) -> str:
 
 
 def _approval_words(terms: Terms, facts: dict[str, Any], laws: Laws | None) -> str:
-    """What was approved: so many changes, the trial with its share, or both."""
+    """The content of an approval: the number of changes, the trial with its share, or both."""
     part, version = facts.get("part"), facts.get("version", 0)
     if laws is None or not 1 < version <= len(laws.tables):
         return "approved" if part is None else f"approved the {part} alone"
@@ -532,14 +532,14 @@ def difference(terms: TableTerms, before: np.ndarray, after: np.ndarray) -> list
 
 
 class Wanted(NamedTuple):
-    """The events that somebody looks for: of a person, from a day on, until a day."""
+    """A search for events: by person, from a day, until a day."""
 
     person: str
     since: str
     until: str
 
     def of(self, read: Callable[[int, int | None], list[Event]], before: int | None) -> list[Event]:
-        """The newest of them, at most a page; read: so many events before a number."""
+        """The newest matching events, at most one page; read: a page of events before a number."""
         found = list[Event]()
         for _ in range(_MOST_PIECES):
             some = read(EVENTS if not any(self) else _PIECE, before)
@@ -573,7 +573,7 @@ def kinds_of(kind: str) -> list[str | None]:
 
 
 def filter_words(asked: dict[str, str]) -> list[str]:
-    """What the audit is filtered by, for a page that was printed."""
+    """The filter of the audit in words, for a printed page."""
     kind = asked.get("kind", "")
     names = {"person": "by {}", "search": "containing “{}”", "since": "from {}", "until": "to {}"}
     groups = {DECISIONS: "decisions and requests", ACCESS: "access"}
@@ -596,9 +596,9 @@ def event_words(
     wished: dict[int, str] | None = None,
     about: tuple[dict[int, StoredTicket], dict[int, Event]] = ({}, {}),
 ) -> list[str]:
-    """What an event says, in labels and with old and new values.
+    """The content of an event in labels, with old and new values.
 
-    in_trial: those of its rows in which only a trial would have changed. wished: see `wishes`.
+    in_trial: the rows of the event in which only a trial would have changed. wished: see `wishes`.
     about: see `Reading.about`.
     """
     payload = event.payload
@@ -659,7 +659,7 @@ def _report_facts(terms: Terms, payload: dict[str, Any]) -> dict[str, str]:
 
 
 def _report_words(new: dict[str, str], old: dict[str, str] | None) -> list[str]:
-    """What a report says, with old and new values if it corrects another one."""
+    """The content of a report, with old and new values if it corrects another one."""
     lines = {
         name: said
         if old is None or said == old[name]

@@ -1,4 +1,4 @@
-"""What a decision does to what is deployed: one computation for every page that speaks of it."""
+"""The effect of a decision on the deployed policy: one computation for all pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lowswitch.show.text import plural
 
 
 class Known(NamedTuple):
-    """What a page knows of the run when it describes a decision."""
+    """The facts about the run that a page uses to describe a decision."""
 
     terms: Terms
     run: Status
@@ -53,12 +53,12 @@ class Known(NamedTuple):
 
     @property
     def members(self) -> int:
-        """How many policies are deployed together, each for the same share of the cases."""
+        """How many policies are deployed together, each for an equal share of the cases."""
         return len(self.policies) if self.has_rows else int(self.policies.members)
 
     @property
     def case(self) -> str:
-        """What the run calls an episode."""
+        """The run's word for an episode."""
         return self.terms.word("episode")
 
     @property
@@ -73,7 +73,7 @@ def is_of_protocol(known: Known, row: dict[str, Any]) -> bool:
 
 
 def sides(known: Known, row: dict[str, Any]) -> tuple[str, str]:
-    """What a row of the protocol plays now, and would play."""
+    """The current and the proposed action of a row of the protocol."""
     names = known.terms.labels["action"]
     if known.protocol:
         return names[row["from"][0]], names[row["to"][0]]
@@ -81,12 +81,12 @@ def sides(known: Known, row: dict[str, Any]) -> tuple[str, str]:
 
 
 def is_untried(row: dict[str, Any]) -> bool:
-    """Whether a row would get an action that nobody was given there."""
+    """Whether a row would get an action that nobody received there."""
     return bool(row.get("untried") or row.get("never_tried"))
 
 
 def law_after(known: Known, decision: dict[str, Any]) -> np.ndarray:  # [members, H, S]
-    """What is deployed once rows of the pending proposal are approved, of both parts or of one."""
+    """The deployed law after rows of the pending proposal are approved, in both parts or one."""
     assert known.view is not None
     keys, after = {tuple(row) for row in decision["rows"]}, known.policies.copy()
     for row in known.view.rows:
@@ -102,7 +102,7 @@ def whole(view: ProposalView) -> dict[str, Any]:
 
 
 def law_of(known: Known, kind: str, decision: dict[str, Any]) -> Any:
-    """What is deployed once a decision takes effect, by the kind of its event."""
+    """The deployed policies after a decision takes effect, by the kind of its event."""
     now = known.policies
     if not known.has_rows:
         return now
@@ -118,7 +118,7 @@ def law_of(known: Known, kind: str, decision: dict[str, Any]) -> Any:
 
 
 def lines_of(known: Known, kind: str, decision: dict[str, Any]) -> list[str]:
-    """What a decision changes, in few lines; empty with features, and if it changes nothing."""
+    """The changes that a decision makes, in few lines; empty with features or without changes."""
     if not known.has_rows:
         return []
     laws = known.policies, law_of(known, kind, decision)
@@ -132,7 +132,7 @@ def changed_rows(known: Known, after: np.ndarray) -> list[tuple[int, int, int]]:
 
 
 def share_after(known: Known, decision: dict[str, Any]) -> float:
-    """The share of the cases in the trial once the pending proposal is decided on like this."""
+    """The share of cases in the trial after this decision on the pending proposal."""
     if known.has_rows:
         return phrases.share_of(law_after(known, decision))
     assert known.view is not None
@@ -142,18 +142,18 @@ def share_after(known: Known, decision: dict[str, Any]) -> float:
 
 
 def unlimited(decision: dict[str, Any]) -> dict[str, Any]:
-    """The same decision without a limit of its trial."""
+    """The same decision without a limit on its trial."""
     return {name: value for name, value in decision.items() if name != "share"}
 
 
 def stopped(before: np.ndarray, after: np.ndarray) -> set[phrases.Place]:
-    """What the trial of one law gives and nobody is given by another one."""
+    """What the trial of one law gives and nobody receives under the other law."""
     gone = phrases.given_in_trial(before) - phrases.given_in_trial(after)
     return {(h, x, a) for h, x, a in gone if after[0, h, x] != a}
 
 
 def unread(known: Known, view: ProposalView) -> dict[str, int]:
-    """Whose reports are not counted in: open ones, those behind them, and later ones."""
+    """Whose reports are not included: open ones, those waiting behind them, and later ones."""
     run = known.run
     counted_in = run.told if view.learned is None else view.learned
     total = max(0, run.issued - run.missing - run.refused - counted_in)
@@ -167,7 +167,7 @@ def unread(known: Known, view: ProposalView) -> dict[str, int]:
 
 
 def proposal_title(known: Known, row: dict[str, Any]) -> str:
-    """A proposal in a few words: a policy, or a protocol and what becomes of the trial."""
+    """A proposal in a few words: a policy, or a protocol and the effect on the trial."""
     if not known.protocol:
         return "A new policy"
     new = row.get("usual_changes", 1)

@@ -1,8 +1,8 @@
-"""FREEZE at once, also while the ledger is busy, its disk is full or its database is away.
+"""Pause the run at once, even if the ledger is busy, its disk is full or its database is away.
 
-The server stops in memory first: from then on nothing is issued, learned or decided. It notes that
-on its own disk, so that a restart does not forget it, and then puts the event on record. A small
-file beside the ledger is given up if the disk has no room for that.
+The server stops in memory first: from then on nothing is issued, learned or decided. It notes this
+on its own disk, so that a restart does not forget it, and then records the event. If the disk has
+no room for that, a small reserve file beside the ledger is deleted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UNREADABLE = {  # what is recorded for a note that was torn: to stop is the saf
 
 @dataclass
 class Emergency:
-    """The way from FREEZE to its event."""
+    """Carries a pause from the request to its event."""
 
     service: Service
     reserve: Path | None  # None where the database is elsewhere
@@ -46,7 +46,7 @@ class Emergency:
 
     @classmethod
     def of(cls, service: Service) -> Emergency:
-        """With a reserve beside a ledger that is a file, and with what an earlier server noted."""
+        """An emergency with a reserve beside a ledger file, and an earlier server's note."""
         address = service.address
         reserve = None if is_postgres(address) else Path(f"{file_of(address)}.reserve")
         made = cls(service, reserve, Note(place_of(address, service.key_file, ".freeze")))
@@ -68,7 +68,7 @@ class Emergency:
         self.service.engine.stopped = says
 
     def keep_reserve(self) -> None:
-        """Keep files for a FREEZE on a full disk, if there is room for them."""
+        """Keep files for a pause on a full disk, if there is room for them."""
         try:
             self.note.reserve()
             if self.reserve is not None and not self.reserve.exists():
@@ -90,7 +90,7 @@ class Emergency:
             os.close(descriptor)
 
     async def freeze(self, *, by: str, **given: Any) -> bool:
-        """Stop; return whether that is on record. It is tried again every second if it is not."""
+        """Pause; return whether this is recorded. If not, it is tried again every second."""
         if self.service.engine.stopped:
             raise LedgerError("the run is paused already")
         # under a name, so that what was recorded after all is not recorded again
@@ -120,7 +120,7 @@ class Emergency:
         await self.service.engine.call(lambda: ledger.freeze(**given), what)
 
     def _keep(self) -> bool:
-        """Note what is pending, with the room of the reserve if need be; whether that is done."""
+        """Note the pending pause, using the reserve if needed; return whether this succeeded."""
         for last in (False, True):
             try:
                 self.note.reserve()
@@ -134,13 +134,13 @@ class Emergency:
         return False
 
     def _release(self) -> None:
-        """Give up the reserve, so that the disk has some room."""
+        """Delete the reserve, so that the disk has some room."""
         if self.reserve is not None:
             with suppress(OSError):
                 self.reserve.unlink()
 
     async def record(self) -> bool:
-        """Try to put on record what is pending; whether nothing is left to record."""
+        """Try to record the pending pause; return whether nothing is left to record."""
         if self.pending is None:
             return True
         try:
@@ -154,7 +154,7 @@ class Emergency:
         return True
 
     async def thaw(self) -> bool:
-        """Go on after a FREEZE that is not on record; whether there was one."""
+        """Resume after an unrecorded pause; return whether there was one."""
         was = self.pending is not None
         await self._go_on()
         return was
@@ -170,7 +170,7 @@ class Emergency:
         self.service.engine.stopped = ""
 
     def end(self) -> None:
-        """Say that the server stops before a FREEZE is on record."""
+        """Say that the server stops before a pause is recorded."""
         if self.pending is not None:
             then = "the next start of this server takes it up" if self.kept else "it is LOST"
             says = f"the server stops before a FREEZE is recorded ({self._who}); {then}"

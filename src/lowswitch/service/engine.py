@@ -1,7 +1,7 @@
 """The one thread that uses the ledger, and the commit that many requests share.
 
-Whatever waits when the thread is free is done in one go: all tickets that were asked for in one
-transaction, then all reports in one. Each request is answered when its transaction is on the disk.
+When the thread is free, it handles everything that waits: all ticket requests in one transaction,
+then all reports in another. Each request is answered when its transaction is on the disk.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Engine:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish what was begun, and let the ledger go."""
+        """Finish running work and release the ledger."""
         self._jobs.put(None)
         self._thread.join()
 
@@ -67,27 +67,27 @@ class Engine:
 
     @property
     def busy_seconds(self) -> float:
-        """For how long the thread has been at what it does."""
+        """How long the current work has taken so far."""
         doing = self._doing
         return 0.0 if doing is None else time.monotonic() - doing[1]
 
     async def ask(self, pairs: Sequence[tuple[str, str]]) -> list[Issued | LedgerError]:
-        """A ticket for each (site, request), or why there is none."""
+        """A ticket for each (site, request), or why it is refused."""
         answers: list[Issued | LedgerError] = await self._put(_ASK, pairs)
         return answers
 
     async def tell(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
-        """Take in reports: for each the answer, or why it is refused."""
+        """Record reports: for each the answer, or why it is refused."""
         answers: list[Told | LedgerError] = await self._put(_TELL, reports)
         return answers
 
     async def call(self, function: Callable[[], Result], what: str = "answer a request") -> Result:
-        """Anything else that has to do with the ledger; what: in words, for those who wait."""
+        """Run anything else that needs the ledger; what: a description for those who wait."""
         result: Result = await self._put(_CALL, function, what)
         return result
 
     async def _put(self, kind: str, work: Any, what: str = "write reports") -> Any:
-        """Wait for the answer, but not for ever: what was not begun by then is not done at all."""
+        """Wait for the answer, with a limit; work that has not begun by then is dropped."""
         if self.waiting > MOST_WAITING:
             raise RefusedError(503, "too many requests wait; send it again in a while", "Busy")
         loop = asyncio.get_running_loop()
@@ -118,10 +118,10 @@ class Engine:
             self._do(jobs)
 
     def _collected(self) -> list[_Job] | None:
-        """What is to be done next, or None if nothing will come any more.
+        """The next group of work, or None if nothing more will come.
 
-        Under load the rest of a group is on its way when its first request is there, because all of
-        them were answered together. So they are waited for, as long as one follows the other.
+        Under load, the rest of a group is on its way when its first request arrives, because all of
+        them were answered together. So the thread waits as long as one follows another.
         """
         jobs, size = list[_Job](), 0
         job = self._jobs.get()
@@ -143,7 +143,7 @@ class Engine:
         return jobs
 
     def _do(self, jobs: list[_Job]) -> None:
-        """Do what waits: tickets, reports, then the rest in its order."""
+        """Do the waiting work: tickets, reports, then the rest in order."""
         ask = functools.partial(self.ledger.ask_each, whole=self.ledger.terms.cells <= MOST_INLINE)
         for kind, function in ((_ASK, ask), (_TELL, self.ledger.tell_many)):
             group = [job for job in jobs if job.kind == kind and not job.future.cancelled()]
@@ -182,7 +182,7 @@ class Engine:
         return answers
 
     def _outcome(self, function: Callable[[], Any], *, wrote: bool) -> Any:
-        """What a function gives, or its error; that the database works again, a write shows."""
+        """The result of a function or its error; a write shows that the database works again."""
         try:
             found = function()
         except StorageError as error:
@@ -196,7 +196,7 @@ class Engine:
 
 
 def _deliver(answers: list[tuple[_Job, Any]]) -> None:
-    """Hand answers to the loops that wait for them; one that is gone gets none."""
+    """Hand answers to the event loops that wait for them; closed loops get none."""
     loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
     for job, answer in answers:
         loops.setdefault(job.loop, []).append((job.future, answer))

@@ -16,7 +16,7 @@ _COLUMNS = ("state", "action", "reward")  # of a report
 
 
 class Entry(NamedTuple):
-    """A report as a form shows it and as somebody fills it in: a text for each step, or none."""
+    """A report as a form: a text for each step, or none."""
 
     states: list[str]
     actions: list[str]
@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def typed(cls, call: Call) -> Entry:
-        """What the fields of a form say."""
+        """The values in the fields of a form."""
         states, actions, rewards = (
             [value.strip() for key, value in call.fields if key == one] for one in _COLUMNS
         )
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
         ]
 
     def said(self, steps: Sequence[str]) -> str:
-        """The report in one line, step by step, and how it ended if not as usual."""
+        """The report in one line, step by step, and how it ended if that is unusual."""
         shown = [
             f"{line['step']} {', '.join(line[one] for one in _COLUMNS if line[one])}"
             for line in self.lines(steps)
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
         return "; ".join([*shown, *[display.ENDINGS[self.ended]] * (self.ended != "whole")])
 
     def given(self, terms: Terms) -> dict[str, Any]:
-        """The arguments of `amend`; refused in the words of the form if it is no report."""
+        """The arguments of `amend`; an invalid report is refused in the words of the form."""
         if wrong := self._wrong(terms):
             raise RefusedError(422, wrong)
         return {
@@ -72,7 +72,7 @@ class Entry(NamedTuple):
         }
 
     def _wrong(self, terms: Terms) -> str:
-        """What is wrong with the fields, at the first step where something is."""
+        """The error in the fields, at the first step that has one."""
         steps, words = terms.labels["step"], [terms.word(name) for name in _COLUMNS]
         lines, is_over = self.lines(steps), False
         for h, line in enumerate(lines):
@@ -101,7 +101,7 @@ class Entry(NamedTuple):
         return ""
 
     def differences(self, old: Entry, terms: Terms, *, is_new: bool) -> list[str]:
-        """What this report changes in another one, step by step, in the words of the run.
+        """The changes from another report to this one, step by step, in the run's words.
 
         is_new: nothing but a loss was reported before, which did not end.
         """
@@ -131,5 +131,5 @@ def _is_number(text: str) -> bool:
 
 
 def _same_number(first: str, second: str) -> bool:
-    """Whether two texts say the same number, such as 4 and 4.0."""
+    """Whether two texts are the same number, such as 4 and 4.0."""
     return _is_number(first) and _is_number(second) and float(first) == float(second)

@@ -1,6 +1,6 @@
-"""Figures as SVG, made by the server: shapes and words, no script, and no colour that says alone.
+"""Figures as SVG, made by the server: shapes and words, no script, no meaning in colour alone.
 
-Every figure has a text for those who cannot see it, and stands beside a table with its numbers.
+Every figure has a text alternative and stands beside a table with its numbers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
 
 
 def intervals(low: float, high: float, rows: Sequence[Interval]) -> Markup:
-    """One interval under the other on a common scale from low to high."""
+    """Intervals below one another on a common scale from low to high."""
     left, right, step = 4.0, 216.0, 15.0
 
     def at(value: float) -> float:
@@ -76,7 +76,7 @@ def intervals(low: float, high: float, rows: Sequence[Interval]) -> Markup:
 
 
 def shares(parts: Sequence[tuple[str, int]]) -> Markup:
-    """A bar that is divided into parts, each with its own pattern of ink."""
+    """A bar divided into parts, each with its own pattern."""
     total, x, found = sum(count for _, count in parts) or 1, 0.0, []
     for i, (_, count) in enumerate(parts):
         wide = 600 * count / total
@@ -88,7 +88,7 @@ def shares(parts: Sequence[tuple[str, int]]) -> Markup:
 
 
 def gauge(left: int, total: int) -> Markup:
-    """What is left of a budget, a box for each."""
+    """The remaining budget, one box per unit."""
     if total > 60:
         return shares([("left", left), ("spent", total - left)])
     wide = min(26.0, 600 / total)
@@ -141,7 +141,7 @@ class _Axes:
 
 
 class Span(NamedTuple):
-    """The cases of one version, and what came of them."""
+    """The cases of one version, and their results."""
 
     first: int
     last: int
@@ -151,7 +151,7 @@ class Span(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """What was expected of the cases from one on to another."""
+    """The expected result of the cases from one to another."""
 
     first: int
     last: int
@@ -187,7 +187,7 @@ def story(
 ) -> Markup:
     """The mean return of each version over the cases it treated; hollow marks are rollbacks.
 
-    The dashed line is the mean of the first one. signs: letters at a case.
+    The dashed line is the mean of the first version. signs: letters at a case.
     """
     if not spans:
         return Markup("")

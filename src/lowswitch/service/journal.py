@@ -1,8 +1,8 @@
-"""What the pages need of all events, gathered once and kept up to date.
+"""Facts from all events that the pages need, collected once and kept up to date.
 
-A reader of its own goes through the events in small pieces, so that neither the writer nor a
-checkpoint waits for it. It keeps what people decided, and of the reports only sums: how many there
-were under each version, and what they returned.
+A separate reader goes through the events in small pieces, so that neither the writer nor a
+checkpoint waits for it. It stores the decisions, and of the reports only sums: their number under
+each version, and what they returned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PATIENCE = 0.5  # seconds to wait for another thread that reads
 
 @dataclass(frozen=True)
 class Mark:
-    """An event that is kept, without what is long in it."""
+    """A stored event without the long parts of its payload."""
 
     seq: int
     time: str
@@ -38,14 +38,14 @@ class Mark:
 
 @dataclass
 class Returns:
-    """What the reports under one version returned, in the run's units."""
+    """The returns of the reports under one version, in the run's units."""
 
     count: int = 0
     total: float = 0.0
     squares: float = 0.0
 
     def add(self, value: float, times: int = 1) -> None:
-        """Take in a return; -1 times takes it out again."""
+        """Add a return; with times=-1, remove it again."""
         self.count += times
         self.total += times * value
         self.squares += times * value * value
@@ -71,7 +71,7 @@ class Returns:
 
 @dataclass
 class Site:
-    """What is known of a site."""
+    """The facts about a site."""
 
     reports: int = 0
     last: str = ""
@@ -79,7 +79,7 @@ class Site:
     later: Returns = field(default_factory=Returns)  # under all others
 
     def of(self, version: int) -> Returns:
-        """The returns to which a report under a version belongs."""
+        """The returns of the version that a report belongs to."""
         return self.initial if version == 1 else self.later
 
 
@@ -102,9 +102,9 @@ class Journal:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def catch_up(self, pieces: int | None = None) -> bool:
-        """Read what is new, so many pieces of it or all; whether everything was read.
+        """Read new events, all or a number of pieces; return whether everything was read.
 
-        If somebody else is reading for long it gives up, so that no threads pile up behind it.
+        It gives up if somebody else reads for long, so that no threads pile up.
         """
         for _ in itertools.count() if pieces is None else range(pieces):
             if not self._lock.acquire(timeout=_PATIENCE):
@@ -132,7 +132,7 @@ class Journal:
         return bool(rows)
 
     def _begin(self, asked: dict[str, Any]) -> None:
-        """Note the first ticket of a version, also for those before it that issued none."""
+        """Note the first ticket of a version, also for earlier versions that issued none."""
         while len(self._firsts) < asked["version"]:
             self._firsts.append(asked["number"])
 
@@ -178,7 +178,7 @@ class Journal:
         return bisect.bisect_right(self._firsts, number)
 
     def _amend(self, payload: dict[str, Any]) -> None:
-        """Take out the report that was corrected, and take in the right one."""
+        """Remove the corrected report and add the right one."""
         version, instead = self._version_of(payload["number"]), payload.get("instead")
         site = self.reader.store.ticket_numbered(payload["number"]).site
         kept = self.returns.setdefault(version, Returns())
@@ -198,12 +198,12 @@ class Journal:
         return [mark for mark in self.marks if makes_version(mark.kind, mark.facts)]
 
     def decisions(self) -> list[Mark]:
-        """What people decided, in its order."""
+        """The decisions of people, in order."""
         return [mark for mark in self.marks if KINDS[mark.kind].is_decision]
 
     @property
     def last_operator(self) -> str:
-        """The operator who decided or asked for something last; empty if none has."""
+        """The operator who last decided or requested something; empty if none has."""
         names = (mark.actor for mark in reversed(self.marks) if mark.role == OPERATOR)
         return next(names, "")
 
@@ -256,7 +256,7 @@ class Journal:
 
 
 def _in_trial(rows: list[dict[str, Any]]) -> frozenset[tuple[int, int]]:
-    """The proposed rows of which the first policy, which may be a protocol, stays as it is."""
+    """The proposed rows whose first policy, which may be a protocol, does not change."""
     tables = [row for row in rows if "from" in row]
     return frozenset((r["step"], r["state"]) for r in tables if r["from"][0] == r["to"][0])
 
@@ -266,7 +266,7 @@ def _return(payload: dict[str, Any]) -> float:
 
 
 def _facts(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """What is short in a payload."""
+    """The short parts of a payload."""
     if kind == "proposed":
         return {"rows": len(payload["rows"])} | {
             name: payload[name] for name in ("version", "told")

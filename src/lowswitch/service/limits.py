@@ -1,4 +1,4 @@
-"""Limits by address: how many failed logins are taken before an address must wait."""
+"""Limits by address: how many failed logins are allowed before an address must wait."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Failures:
             self._known.popitem(last=False)
 
     def wait(self, address: str) -> int:
-        """For how many seconds nobody may log in from an address; 0 if somebody may."""
+        """For how many seconds logins from an address are refused; 0 if they are allowed."""
         times = self._recent(address)
         return 1 + int(times[0] + WINDOW - _now()) if len(times) == self.most else 0
 

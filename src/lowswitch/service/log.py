@@ -1,7 +1,7 @@
-"""The log: one line of JSON for each thing that an operator wants to hear of, and no secret.
+"""The log: one line of JSON for each event that concerns an operator, without secrets.
 
-A thread of its own writes the lines, so that a full pipe or disk stops no request. Lines that
-cannot be written in time are dropped, and counted in the metrics.
+A separate thread writes the lines, so that a full pipe or disk delays no request. Lines that cannot
+be written in time are dropped and counted in the metrics.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class JsonLog:
         return True
 
     def close(self, seconds: float = 2.0) -> None:
-        """Write what waits, unless that takes too long."""
+        """Write the waiting lines, unless that takes too long."""
         self._lines.put(None)
         self._thread.join(seconds)
 

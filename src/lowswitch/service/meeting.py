@@ -42,14 +42,14 @@ _VIEW = ("group", "word", "search", "select", "page")  # how the page of a propo
 
 
 async def proposal(call: Call) -> Response:
-    """What waits for a decision: the whole, the changes of the protocol, and the trial."""
+    """The pending proposal: the whole, the changes of the protocol, and the trial."""
     return await _proposal(call, query(call.request, *_VIEW))
 
 
 async def _proposal(
     call: Call, asked: dict[str, str], wrong: str = "", status: int = 200
 ) -> Response:
-    """The page, with what is selected on it so far and what is wrong with what somebody typed."""
+    """The page, with the current selection and the errors in the typed fields."""
     service = call.service
     await catch_up(call)
     known = await known_of(call)
@@ -76,7 +76,7 @@ async def _proposal(
 
 
 async def _news(call: Call, known: Known, view: ProposalView) -> dict[str, Any] | None:
-    """What is new since the proposal before, if a decision made the learner plan again."""
+    """The news since the earlier proposal, if a decision made the learner plan again."""
     ledger, mark = call.service.ledger, call.service.journal.before(view.event)
     made = await call.service.engine.call(lambda: ledger.newest(2, kind="proposed"))
     before = made[1] if len(made) > 1 else None
@@ -89,13 +89,13 @@ async def _news(call: Call, known: Known, view: ProposalView) -> dict[str, Any] 
 
 
 def _level(known: Known, returns: Returns | None) -> str:
-    """What the deployed version earned so far, if that is known."""
+    """The average result of the deployed version so far, if known."""
     is_known = returns is not None and returns.count > 1
     return phrases.level(returns.mean, known.terms) if is_known and returns else ""
 
 
 async def requests_of(call: Call, known: Known) -> dict[str, Any]:
-    """What waits until enough reviewers agree, and what will not happen that was asked for."""
+    """The requests that wait for reviewers, and those that will not be carried out."""
     assert call.token is not None
     role, found = call.token.role, list[dict[str, Any]]()
     backs = {one.decision["to"] for one in known.motions if "to" in one.decision}
@@ -126,7 +126,7 @@ async def requests_of(call: Call, known: Known) -> dict[str, Any]:
 
 
 def _ended(call: Call, known: Known, one: standing.Ended, laws: display.Laws) -> dict[str, Any]:
-    """A request that will not happen: what it asked for, as it was read then, and why not."""
+    """A request that will not be carried out: what it asked for, as worded then, and why not."""
     kind, decision = one.asked.facts["kind"], one.asked.facts["decision"]
     then = known_then(call, known, one.asked)
     what = display.wish_words(known.terms, one.asked)
@@ -138,7 +138,7 @@ def _ended(call: Call, known: Known, one: standing.Ended, laws: display.Laws) ->
 
 
 def known_then(call: Call, known: Known, asked: Mark) -> Known | None:
-    """What was known when somebody asked for a decision; None if its proposal is not found."""
+    """The facts when somebody asked for a decision; None if its proposal is not found."""
     ledger, decision = call.service.ledger, asked.facts["decision"]
     versions = call.service.journal.versions()
     version, view = sum(mark.seq < asked.seq for mark in versions), None
@@ -155,7 +155,7 @@ def known_then(call: Call, known: Known, asked: Mark) -> Known | None:
 
 
 async def propose(call: Call) -> Response:
-    """Say what a proposal would leave out, and ask for it then."""
+    """Say what a proposal would leave out, then request it."""
 
     async def sheet() -> Sheet:
         known = await known_of(call)
@@ -195,14 +195,14 @@ async def propose(call: Call) -> Response:
 
 
 def _spent(left: int) -> str:
-    """What a proposal takes from the budget."""
+    """How much of the budget a proposal uses."""
     if left == 1:
         return "This uses the last proposal"
     return f"This uses one of the {left:,} proposals that are left"
 
 
 async def decide(call: Call) -> Response:
-    """Decide on the pending proposal: on all of it, on one part, or on selected changes."""
+    """Decide on the pending proposal: all of it, one part, or selected changes."""
     asked = {name: call.field(name) for name in _VIEW if call.field(name)}
     if call.field("show"):  # another view of the page, with the same selection
         wanted = asked | dict(parse_qsl(call.field("show"), keep_blank_values=True))
@@ -221,7 +221,7 @@ async def decide(call: Call) -> Response:
 
 
 async def _decide(call: Call) -> Response:
-    """See what a decision would change, or confirm it."""
+    """Show what a decision would change, or confirm it."""
     decision, ledger = call.field("decision"), call.service.ledger
     view = await call.service.engine.call(ledger.proposal)
     if call.field("proposal") and not call.field("sure"):
@@ -272,14 +272,14 @@ async def _decide(call: Call) -> Response:
 
 
 async def _require_pending(call: Call, view: ProposalView | None) -> None:
-    """The proposal on the page of a form is pending still; else say what happened meanwhile."""
+    """Check that the proposal in a form is still pending; otherwise say what happened."""
     shown = call.field("proposal")
     if view is None or view.hash != shown:
         raise await _superseded(call, shown) or SupersededError(_OLD_PAGE)
 
 
 async def _superseded(call: Call, shown: str) -> SupersededError | None:
-    """What happened since a proposal was made that is not pending; None if there never was one."""
+    """What happened since a proposal that is no longer pending; None if it never existed."""
     await catch_up(call)
     before = await call.service.engine.call(lambda: call.service.ledger.proposal_of(shown))
     if before is None:
@@ -331,7 +331,7 @@ def _labels(call: Call, key: tuple[Any, Any]) -> list[int | str]:
 
 
 async def _limits(call: Call, decision: str) -> dict[str, Any]:
-    """The part of a proposal that is approved, and the largest share of its trial."""
+    """The approved part of a proposal, and the largest share of its trial."""
     _, _, which = decision.partition(" ")
     _, protocol = await call.service.engine.call(call.service.ledger.deployed)
     if not protocol:
@@ -365,7 +365,7 @@ def _share(text: str) -> float:
 async def _sheet(
     call: Call, kind: str, given: dict[str, Any], keys: list[tuple[Any, Any]] | None
 ) -> Sheet:
-    """What a decision on the pending proposal would do."""
+    """The effects of a decision on the pending proposal."""
     chosen, ledger = None if keys is None else [list(key) for key in keys], call.service.ledger
     try:
         await call.service.engine.call(
@@ -439,7 +439,7 @@ def _newly_proposed(known: Known, rows: list[tuple[int, int]]) -> list[str]:
 
 
 def _positions(known: Known, given: list[str]) -> list[tuple[int, int]]:
-    """The rows of a list of step:state, all of which are there."""
+    """The rows in a list of step:state, all of which must exist."""
     found = list[tuple[int, int]]()
     if not known.has_rows:
         return [WHOLE]
@@ -453,7 +453,7 @@ def _positions(known: Known, given: list[str]) -> list[tuple[int, int]]:
 
 
 async def forbid(call: Call) -> Response:
-    """Forbid actions in rows: see what that changes, and confirm it."""
+    """Forbid actions in rows: show the changes, then confirm."""
     rows = [value for name, value in call.fields if name == "row"]
     if not call.field("confirming"):
         if is_by_enter(call):
@@ -469,12 +469,12 @@ async def forbid(call: Call) -> Response:
 
 
 async def lift(call: Call) -> Response:
-    """Allow forbidden actions again: see what that means, and confirm it."""
+    """Allow forbidden actions again: show what that means, then confirm."""
     return await _veto(call, "lift", "lifted")
 
 
 async def _veto(call: Call, action: str, kind: str) -> Response:
-    """Both of them."""
+    """Forbid or lift."""
     keys = [value.partition(":") for name, value in call.fields if name == "row"]
     given: dict[str, Any] = filled_in(call, "reason")
     given["rows"] = None
@@ -502,7 +502,7 @@ async def _veto(call: Call, action: str, kind: str) -> Response:
 
 
 async def _with_past(call: Call, kind: str, decision: dict[str, Any], sheet: Sheet) -> Sheet:
-    """The page of a lifting, with who forbade the actions, when and why."""
+    """The page for lifting a veto, with who forbade the actions, when and why."""
     if kind != "lifted":
         return sheet
     await catch_up(call)
@@ -566,7 +566,7 @@ async def _answer(call: Call, action: str) -> Response:
 
 
 async def _waiting(call: Call, number: Any) -> MotionView:
-    """The request of this number; if it does not wait any more, who ended it, how and why."""
+    """The request with this number; if it no longer waits, who ended it, how and why."""
     ledger, journal = call.service.ledger, call.service.journal
     try:
         return await call.service.engine.call(lambda: ledger.motion(number))

@@ -1,4 +1,4 @@
-"""What a monitor reads: counts in the text form of Prometheus, each with a line of help."""
+"""Metrics for a monitor, in the text format of Prometheus, each with a line of help."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Labels = Mapping[str, object]
 
 
 class Meter:
-    """Counts the requests of a server, by address and status, and how long they took."""
+    """Counts the requests of a server, by address and status, and their durations."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str, int]] = Counter()  # method, path, status
@@ -48,7 +48,7 @@ class Meter:
 
 
 class _Series(NamedTuple):
-    """One metric: what it means, and its values by their labels."""
+    """One metric: its meaning, and its values by label."""
 
     name: str
     kind: str
@@ -57,7 +57,7 @@ class _Series(NamedTuple):
 
 
 def metrics_text(service: Service, found: tuple[Status, list[TicketView]] | None) -> str:
-    """Everything that a monitor should know.
+    """All metrics.
 
     found: the status of the run and its oldest open ticket; None if the ledger does not answer.
     """
@@ -76,7 +76,7 @@ def metrics_text(service: Service, found: tuple[Status, list[TicketView]] | None
 
 
 def _of_run(service: Service, status: Status, oldest: list[TicketView]) -> Iterator[_Series]:
-    """What only the ledger can say."""
+    """Metrics that only the ledger can provide."""
     tickets = [({"status": name}, getattr(status, name)) for name in _TICKETS]
     yield _Series("tickets", "gauge", "Tickets by where they are.", tickets)
     age = service.now().timestamp() - _seconds(oldest[0].asked) if oldest else 0.0
@@ -97,7 +97,7 @@ def _of_run(service: Service, status: Status, oldest: list[TicketView]) -> Itera
 
 
 def _of_record(service: Service) -> Iterator[_Series]:
-    """What the server has read before, and knows also while the database cannot be used."""
+    """Metrics from memory, available even if the database is not."""
     verdict = service.access.last_verdict()
     when: list[tuple[Labels, float]] = [] if verdict is None else [({}, _seconds(verdict["time"]))]
     whole = -1.0 if verdict is None else float(verdict["whole"])
@@ -134,7 +134,7 @@ def _of_access(service: Service) -> Iterator[_Series]:
 
 
 def _of_server(service: Service, status: Status | None) -> Iterator[_Series]:
-    """What the server itself knows."""
+    """Metrics of the server itself."""
     meter, engine = service.meter, service.engine
     frozen = bool(engine.stopped) or (status or service.journal).frozen
     unrecorded = service.emergency.pending is not None
@@ -171,7 +171,7 @@ def _lines(series: _Series) -> Iterator[str]:
 
 
 def _histogram(meter: Meter) -> Iterator[str]:
-    """How long requests took, by address."""
+    """The durations of requests, by address."""
     name = "lowswitch_request_seconds"
     yield f"# HELP {name} How long requests took, by address."
     yield f"# TYPE {name} histogram"
@@ -197,7 +197,7 @@ def _seconds(time: str) -> float:
 
 
 def memory() -> int:
-    """The memory of this process; 0 where the system does not say."""
+    """The memory of this process; 0 if the system does not report it."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")

@@ -1,4 +1,4 @@
-"""Tokens from the file that older versions kept beside a ledger, moved into the ledger itself."""
+"""Move tokens from the file that older versions kept beside a ledger into the ledger itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COLUMNS = "id, name, role, hash, created, expires, revoked, revoked_by"
 
 
 def move_file(address: str, given: Path | None) -> None:
-    """Move the tokens of a file into the ledger, once; the file is renamed when that is done.
+    """Move the tokens of a file into the ledger once, and then rename the file.
 
     given: the file, by default the one beside the ledger, if it exists.
     """

@@ -1,4 +1,4 @@
-"""What is new in a proposal that a decision made the learner make again, and why."""
+"""The news in a proposal that a decision made the learner repeat, and why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORD_ONLY = "No new data led to that: a word also depends on the other changes 
 
 
 def remade(mark: Mark | None, view: ProposalView, before: Event | None) -> bool:
-    """Whether a person, and no new report, led from the proposal before to this one."""
+    """Whether a person, rather than a new report, led from the earlier proposal to this one."""
     if mark is None or before is None or mark.seq != view.event - 1:
         return False
     asked_again = mark.kind == "met" and before.payload["version"] == view.version
@@ -32,7 +32,7 @@ def news(
 ) -> dict[str, Any]:
     """The differences in lines, and who caused them.
 
-    before: the proposal before, for a version that followed base [members, H, S]. mark: the
+    before: the earlier proposal, for a version that followed base [members, H, S]. mark: the
     decision after which the learner made this one.
     """
     old = {(row["step"], row["state"]): row for row in before.payload["rows"]}
@@ -47,7 +47,7 @@ def news(
 
 
 def _why(known: Known, mark: Mark) -> str:
-    """Who decided what, so that the learner planned again."""
+    """Who made the decision after which the learner planned again, and what it was."""
     if mark.kind == "met":
         again = f"{mark.actor} asked again, and no report was learned since the proposal before"
         return f"{again}. The data are the same"
@@ -72,7 +72,7 @@ def _changes(
     old: dict[tuple[int, int], dict[str, Any]],
     decided: set[tuple[int, int]],
 ) -> list[str]:
-    """Changes of the protocol that came, that went, and that are judged otherwise."""
+    """Changes of the protocol that are new, gone, or judged differently."""
     found, now = list[str](), set[tuple[int, int]]()
     for row in view.rows:
         if not effects.is_of_protocol(known, row):
@@ -98,7 +98,7 @@ def _changes(
 
 
 def _judged(row: dict[str, Any]) -> str:
-    """A verdict, and how sure it is."""
+    """A verdict and its certainty."""
     sure, word = row.get("probability"), LABELS[row["verdict"]]
     return word if sure is None else f"{word} ({percent(sure)})"
 

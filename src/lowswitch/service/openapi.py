@@ -1,4 +1,4 @@
-"""The interface as OpenAPI, made from the table of roles and the types of the bodies."""
+"""The API as OpenAPI, made from the table of roles and the types of the bodies."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _DONE = {  # 202: the answer comes before all of it is on record
 
 
 def description() -> dict[str, Any]:
-    """The whole interface."""
+    """The whole API."""
     from lowswitch import __version__
 
     paths: dict[str, Any] = {}

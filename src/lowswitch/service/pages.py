@@ -1,4 +1,4 @@
-"""The console: pages for people, made by the server, without any script."""
+"""The console: pages for people, made by the server, without scripts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from lowswitch.show.text import counted
 
 
 async def style(call: Call) -> Response:
-    """The one style sheet."""
+    """The style sheet."""
     css = (HERE / "static" / "style.css").read_text(encoding="utf-8")
     headers = {"Cache-Control": "public, max-age=300"}
     return Response(css, media_type="text/css; charset=utf-8", headers=headers)
@@ -130,13 +130,13 @@ async def logout(call: Call) -> Response:
 
 
 async def status(call: Call) -> Response:
-    """Where the run stands, on one page."""
+    """The current state of the run on one page."""
     query(call.request)
     return await _status(call)
 
 
 async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
-    """The page, with what is wrong with what somebody typed on it."""
+    """The page, with the errors in the typed fields."""
     service = call.service
     await catch_up(call)
     known = await known_of(call)
@@ -219,7 +219,7 @@ def _todo_of_operator(call: Call, known: Known, unfit: int) -> list[tuple[str, s
 
 
 def _todo_of_reviewer(name: str, known: Known) -> list[tuple[str, str, str]]:
-    """What waits for a reviewer: requests of others, and the proposal if she has not decided."""
+    """A reviewer's tasks: requests of others, and a proposal she has not decided on."""
     mine = [one for one in known.motions if name == one.by or name in one.confirmed]
     others = len(known.motions) - len(mine)
     found = list[tuple[str, str, str]]()
@@ -235,7 +235,7 @@ def _todo_of_reviewer(name: str, known: Known) -> list[tuple[str, str, str]]:
 
 
 def _mark_of(service: Service, version: int) -> Mark | None:
-    """The event that made a version, if the journal has come to it."""
+    """The event that made a version, if the journal has reached it."""
     marks = service.journal.versions()
     return marks[version - 1] if version <= len(marks) else None
 
@@ -246,7 +246,7 @@ def _gauge(service: Service, left: int | None) -> Any:
 
 
 async def freeze(call: Call) -> Response:
-    """Pause the run, at once: one person is enough, and it can be resumed."""
+    """Pause the run at once. One person is enough, and it can be resumed."""
     show_again = _freeze_form if call.service.meter.is_out else _status
     if is_by_enter(call):
         return await show_again(call)
@@ -261,7 +261,7 @@ async def freeze(call: Call) -> Response:
 
 
 async def freeze_form(call: Call) -> Response:
-    """The form that pauses the run, from memory alone: for when the database is away."""
+    """The form that pauses the run, from memory alone, for when the database is away."""
     query(call.request)
     return await _freeze_form(call)
 
@@ -296,7 +296,7 @@ async def verify(call: Call) -> Response:
 
 
 async def policy_map(call: Call) -> Response:
-    """Steps by states: what is played, how well it is known, how often it changed."""
+    """Steps by states: the current action, how well it is known, how often it changed."""
     service = call.service
     if isinstance(service.ledger.terms, FeatureTerms):
         return await vectors.policy_page(call, service.ledger.terms)
@@ -339,7 +339,7 @@ async def policy_map(call: Call) -> Response:
 
 
 async def row(call: Call) -> Response:
-    """One row: what is known of each action, and its history."""
+    """One row: the evidence for each action, and its history."""
     service, terms = call.service, call.service.ledger.tables()
     asked = query(call.request, "step", "state")
     h = count(asked, "step", 0, terms.horizon - 1)
@@ -395,7 +395,7 @@ async def row(call: Call) -> Response:
 
 
 async def timeline(call: Call) -> Response:
-    """Versions, what came of them, decisions, and the budget."""
+    """Versions and their results, decisions, and the budget."""
     service = call.service
     query(call.request)
     await catch_up(call)
@@ -424,7 +424,7 @@ async def timeline(call: Call) -> Response:
 
 
 async def audit(call: Call) -> Response:
-    """Events to filter, verify, export, and the difference of any two versions."""
+    """Events to filter, verify and export, and the difference between any two versions."""
     service = call.service
     asked = query(call.request, "kind", "search", "before", "person", "since", "until")
     kind, words = asked.get("kind", ""), asked.get("search", "")
@@ -538,7 +538,7 @@ async def tokens(call: Call) -> Response:
 
 
 async def revoke(call: Call) -> Response:
-    """Revoke a token, once that is confirmed."""
+    """Revoke a token after confirmation."""
     given = filled_in(call, "id")
 
     async def sheet() -> Sheet:

@@ -40,7 +40,7 @@ MEANINGS = {
 
 
 def meaning(word: str, terms: Terms) -> str:
-    """What a verdict means; of the strongest one also how many are expected to be wrong."""
+    """The meaning of a verdict; for the strongest, also how many are expected to be wrong."""
     said = MEANINGS[word]
     if word != "IMPROVE":
         return said
@@ -56,7 +56,7 @@ def meaning(word: str, terms: Terms) -> str:
 
 
 def several(names: Sequence[str], word: str = "and") -> str:
-    """Names as a sentence lists them."""
+    """Names as a list within a sentence."""
     *most, last = names
     return f"{', '.join(most)} {word} {last}" if most else last
 
@@ -92,7 +92,7 @@ def places_words(terms: Terms, rows: Sequence[Sequence[int]]) -> str:
 
 
 def plays_words(names: Sequence[str], *, protocol: bool) -> str:
-    """What the members of a version play in a row, of which the first may be the protocol."""
+    """The actions of a version's members in a row; the first member may be the protocol."""
     others = sorted({*names} - {names[0]})
     if protocol and others:
         return f"{names[0]}; in the trial also {several(others, 'or')}"
@@ -103,7 +103,7 @@ def plays_words(names: Sequence[str], *, protocol: bool) -> str:
 
 
 def cases(terms: Terms) -> int:
-    """For how many cases a gain is told: one, or many where rewards are small numbers."""
+    """For how many cases a gain is stated: one, or many if rewards are small numbers."""
     return _MANY if terms.rewards[1] - terms.rewards[0] <= _SMALL else 1
 
 
@@ -120,7 +120,7 @@ def amount(value: float, terms: Terms) -> str:
 
 
 def _digits(terms: Terms) -> int:
-    """Digits after the point: what is gained per case is a smaller number than per 100 cases."""
+    """Digits after the decimal point: a gain per case needs more than one per 100 cases."""
     return 2 if cases(terms) == 1 else 1
 
 
@@ -158,7 +158,7 @@ def between(gain: dict[str, Any], terms: Terms) -> str:
 
 
 def gain_words(gain: dict[str, Any], terms: Terms) -> str:
-    """A gain with its interval, and how sure an improvement is, or that it is none."""
+    """A gain with its interval, and the probability of an improvement, or that there is no gain."""
     sure = f"{percent(gain['better'])} sure that this is an improvement"
     if gain["better"] < 0.5:
         sure = f"{percent(1 - gain['better'])} sure that this is not an improvement"
@@ -166,11 +166,11 @@ def gain_words(gain: dict[str, Any], terms: Terms) -> str:
 
 
 def drift_words(after: int, terms: Terms) -> str:
-    """That the features of the newest cases are not those of the earlier ones."""
+    """The warning that the newest cases have other features than the earlier ones."""
     word = terms.word("episode")
     return (
         f"The {plural(word)} have changed: after {counted(after, word)} the features of the newest"
-        " ones differed from the earlier ones, so what was learned before may no longer hold."
+        " ones differed from the earlier ones, so earlier results may no longer hold."
     )
 
 
@@ -178,7 +178,7 @@ def drift_words(after: int, terms: Terms) -> str:
 
 
 class Change(NamedTuple):
-    """One row of the protocol that gets another action."""
+    """A row of the protocol whose action changes."""
 
     step: int
     state: int
@@ -187,17 +187,17 @@ class Change(NamedTuple):
 
 
 def changed(before: np.ndarray, after: np.ndarray, *, protocol: bool) -> np.ndarray:  # [H, S]
-    """Which rows differ between two laws [members, H, S]: those that a person counts as changes.
+    """The rows in which two laws [members, H, S] differ, as a person counts changes.
 
-    Where there is a protocol, a row counts if its protocol changes. What only the trial plays
-    differently is part of the trial.
+    If there is a protocol, a row counts if its protocol changes. Other differences belong to the
+    trial.
     """
     found: np.ndarray = before[0] != after[0] if protocol else (before != after).any(axis=0)
     return found
 
 
 def change_lines(terms: Terms, changes: Iterable[Change]) -> list[dict[str, Any]]:
-    """Changes in few lines: the same one at several steps is one line."""
+    """Changes in few lines: the same change at several steps is one line."""
     found = dict[tuple[int, str, str], list[int]]()
     for one in changes:
         found.setdefault((one.state, one.old, one.new), []).append(one.step)
@@ -214,7 +214,7 @@ def change_lines(terms: Terms, changes: Iterable[Change]) -> list[dict[str, Any]
 
 
 def law_lines(terms: Terms, before: np.ndarray, after: np.ndarray, *, protocol: bool) -> list[str]:
-    """How two laws [members, H, S] differ, in few lines: the protocol, and then the trial."""
+    """How two laws [members, H, S] differ, in few lines: first the protocol, then the trial."""
     names, some = terms.labels["action"], slice(0, 1) if protocol else slice(None)
     changes = list[Change]()
     for h, x in np.argwhere(changed(before, after, protocol=protocol)).tolist():
@@ -229,7 +229,7 @@ def law_lines(terms: Terms, before: np.ndarray, after: np.ndarray, *, protocol: 
 
 
 def shares(names: Sequence[str], actions: Sequence[int]) -> dict[str, float]:
-    """How often each action is played by members that play these."""
+    """How often each action is played by members with these actions."""
     return {names[a]: actions.count(a) / len(actions) for a in sorted({*actions})}
 
 
@@ -272,7 +272,7 @@ def trial_lines(
 def _other_alternatives(
     terms: Terms, before: np.ndarray | LinearPolicy, after: np.ndarray | LinearPolicy
 ) -> str:
-    """What two trials of one share give differently, if that is short."""
+    """What two trials of the same share give differently, if it is short."""
     vague = "with other alternatives"
     if isinstance(before, LinearPolicy) or isinstance(after, LinearPolicy):
         return vague
@@ -307,10 +307,10 @@ def same_trial(before: np.ndarray | LinearPolicy, after: np.ndarray | LinearPoli
 def alternatives(
     terms: Terms, law: np.ndarray, visits: np.ndarray, deployed: np.ndarray
 ) -> list[dict[str, Any]]:  # a line each
-    """What the trial of a law [members, H, S] gives in the place of its protocol.
+    """What the trial of a law [members, H, S] gives in place of its protocol.
 
     visits [H, S, A]: how often each action was given in each row so far. deployed [members, H, S]:
-    what it gives already is not given for the first time, even if no report says so yet.
+    an action that it already gives is not new, even if no report mentions it yet.
     """
     names, exploring = terms.labels["action"], law[departing(law)]
     lines = list[dict[str, Any]]()
@@ -338,7 +338,7 @@ def alternatives(
 
 
 def kinds_in_trial(terms: Terms, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The same of a policy on features: a line for each kind of cases and action; see
+    """The same for a policy on features: a line for each kind of cases and action; see
     `FeatureProposals.labelled`.
     """
     share, lines = row["trial"]["proposed"], list[dict[str, Any]]()
@@ -363,13 +363,13 @@ def kinds_in_trial(terms: Terms, row: Mapping[str, Any]) -> list[dict[str, Any]]
 
 
 def _span(shares: Sequence[float]) -> str:
-    """Shares in percent: the least and the largest, or the only one."""
+    """Shares in percent: the smallest and the largest, or the only one."""
     low, high = (f"{100 * end:.0f}" for end in (min(shares), max(shares)))
     return low if low == high else f"{low} to {high}"
 
 
 def _counts(given: Sequence[int], terms: Terms) -> str:
-    """How often an action was given at each of several steps: the least and the largest."""
+    """How often an action was given at each of several steps: the smallest and the largest."""
     low, high = min(given), max(given)
     each = f" at each {terms.word('step')}" if len(given) > 1 else ""
     return f"{low:,}{each}" if low == high else f"{low:,} to {high:,}{each}"

@@ -1,4 +1,4 @@
-"""Earlier decisions that another one would take back, with who made them and why."""
+"""Earlier decisions that a new one would reverse, with who made them and why."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Past(NamedTuple):
 
 
 class Precedents(NamedTuple):
-    """What people decided so far, as far as a later decision may take it back."""
+    """Earlier decisions that a later one may reverse."""
 
     changes: Mapping[Row, Past] = {}
     postponed: Mapping[Row, Mark] = {}  # of rows that were not changed since
@@ -31,7 +31,7 @@ class Precedents(NamedTuple):
 
 
 def precedents(journal: Journal, laws: display.Laws) -> Precedents:
-    """What a journal says of the versions so far."""
+    """The earlier decisions in a journal."""
     marks = journal.versions()
     changes = last_changes(laws, marks)
     postponed = dict[Row, Mark]()
@@ -56,7 +56,7 @@ def last_changes(laws: display.Laws, marks: Sequence[Mark]) -> dict[Row, Past]:
 
 
 def _ended(laws: display.Laws, marks: Sequence[Mark]) -> Mark | None:
-    """The decision that ended the last trial; None if one runs, or if there never was one."""
+    """The decision that ended the last trial; None if one runs or there never was one."""
     for number in range(min(len(laws.tables), len(marks)), 1, -1):
         if laws.share(number):
             return None
@@ -72,9 +72,9 @@ def taken_back(
     *,
     begins_trial: bool = False,
 ) -> list[str]:
-    """What a decision takes back, a sentence for each earlier one.
+    """The earlier decisions that a decision reverses, one sentence each.
 
-    changes: step, state and new action of each row of the protocol that it changes.
+    changes: step, state and new action of each changed row of the protocol.
     """
     reversed_by, put_off = dict[int, list[Row]](), dict[int, list[Row]]()
     marks = dict[int, Mark]()

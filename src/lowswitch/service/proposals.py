@@ -1,4 +1,4 @@
-"""What the page of a proposal shows: the whole, the changes of the protocol, and the trial."""
+"""The content of the page of a proposal: the whole, the changes of the protocol, and the trial."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def proposal_facts(
     kept: list[str],
     page: int,
 ) -> dict[str, Any]:
-    """What the page shows; kept: the changes that are selected so far, as step:state."""
+    """The content of the page; kept: the changes selected so far, as step:state."""
     rows = [row for row in view.rows if effects.is_of_protocol(known, row)]
     if view.rule < BY_WORTH:  # newer ones come by what they gain
         rows.sort(key=lambda row: (row["verdict"] != "IMPROVE", -row["reach"]))
@@ -70,7 +70,7 @@ def proposal_facts(
 
 
 def headline(known: Known, view: ProposalView) -> dict[str, Any]:
-    """A proposal in a few words, for the page of the status."""
+    """A proposal in a few words, for the status page."""
     if not known.has_rows:
         usual = view.rows[0].get("usual_changes")
         return {
@@ -90,7 +90,7 @@ def headline(known: Known, view: ProposalView) -> dict[str, Any]:
 
 
 def title(changes: int, trial: dict[str, Any] | None) -> str:
-    """A proposal in a few words: its changes, and what becomes of the trial."""
+    """A proposal in a few words: its changes, and the effect on the trial."""
     what = f"{counted(changes, 'change')} of the protocol" if changes else ""
     if trial is None:
         return what
@@ -101,7 +101,7 @@ def title(changes: int, trial: dict[str, Any] | None) -> str:
 
 
 def _chosen(rows: list[dict[str, Any]], select: str, kept: list[str]) -> list[str]:
-    """The changes that are selected: those so far, all of a kind, or none."""
+    """The selected changes: the current selection, all of a kind, or none."""
     if select == "none":
         return []
     more = [_key(row) for row in rows if select in ("all", row["verdict"])] if select else []
@@ -114,7 +114,7 @@ def _key(row: dict[str, Any]) -> str:
 
 
 def _filtered(rows: list[dict[str, Any]], asked: dict[str, str]) -> list[dict[str, Any]]:
-    """The rows of a word, and those in which some words occur."""
+    """The rows with a verdict, and those that contain some words."""
     word, part = asked.get("word", ""), asked.get("search", "").lower()
     return [row for row in rows if word in ("", row["verdict"]) and part in _searched(row).lower()]
 
@@ -129,7 +129,7 @@ def _place(row: dict[str, Any]) -> tuple[int, int]:
 
 
 def _line(known: Known, row: dict[str, Any], most: float, chosen: set[str]) -> dict[str, Any]:
-    """One change of the protocol, with what decides where it stands on the page."""
+    """One change of the protocol, with the keys that sort it on the page."""
     key, gain, past = _key(row), row.get("gain"), known.precedents.changes.get(_place(row))
     turned_down = [one for one in row["before"] if one["kind"] != "approved"]
     return sheets.change(known, row) | {
@@ -148,7 +148,7 @@ def _line(known: Known, row: dict[str, Any], most: float, chosen: set[str]) -> d
 
 
 def _before_words(known: Known, one: dict[str, Any]) -> str:
-    """What was decided in a row that was no approval."""
+    """The earlier decisions in a row that were not approvals."""
     names = [known.terms.labels["action"][a] for a in one.get("actions", [])]
     what = phrases.several(names) if names else f"a {known.terms.word('action')}"
     is_veto = one["kind"] == "vetoed" or one.get("forever")
@@ -158,7 +158,7 @@ def _before_words(known: Known, one: dict[str, Any]) -> str:
 
 
 def _past_words(known: Known, row: dict[str, Any], past: Past) -> str:
-    """Who chose what a row plays now, and whether the proposal takes that back."""
+    """Who chose the current action of a row, and whether the proposal reverses that."""
     names = known.terms.labels["action"]
     present, old = names[row["from"][0]], names[past.old]
     back = " This takes that back." if past.old == row["to"][0] else ""
@@ -169,7 +169,7 @@ def _past_words(known: Known, row: dict[str, Any], past: Past) -> str:
 
 
 def _groups(lines: list[dict[str, Any]], by: str) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Changes of one state, or of one step, together; those that gain most first."""
+    """Changes grouped by state or by step, the largest gains first."""
     found = dict[str, list[dict[str, Any]]]()
     for line in lines:
         name = {"step": line["step_label"], "gain": ""}.get(by, line["state_label"])
@@ -178,7 +178,7 @@ def _groups(lines: list[dict[str, Any]], by: str) -> list[tuple[str, list[dict[s
 
 
 def _summary(known: Known, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The changes in a few lines, and how many changes are not in these."""
+    """The changes in a few lines, and the number of changes left out."""
     lines = phrases.change_lines(
         known.terms,
         [phrases.Change(row["step"], row["state"], *effects.sides(known, row)) for row in rows],
@@ -188,7 +188,7 @@ def _summary(known: Known, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def worth_words(known: Known) -> dict[str, Any]:
-    """The gain of a proposal, or of what is selected of it, in words."""
+    """The gain of a proposal, or of its selected part, in words."""
     gains = known.worth or {}
     gain = gains.get("protocol") or gains.get("change")
     if gain is None:
@@ -217,7 +217,7 @@ def _details(known: Known, view: ProposalView) -> list[tuple[str, ...]]:
 
 
 def _trial(known: Known, view: ProposalView) -> dict[str, Any] | None:
-    """The trial of a proposal: its share, what it would give to whom, and what it costs."""
+    """The trial of a proposal: its share, who would receive what, and its cost."""
     after = effects.law_after(known, effects.whole(view))
     decision = effects.whole(view) | {"part": "trial"}
     now, new = (phrases.share_of(law) for law in (known.policies, after))
@@ -245,7 +245,7 @@ def _trial(known: Known, view: ProposalView) -> dict[str, Any] | None:
 def _options(
     known: Known, changes: int, counts: dict[str, int], trial: dict[str, Any] | None
 ) -> list[tuple[str, str]]:
-    """The decisions to choose from; the page before the last one says what each would change."""
+    """The available decisions; the confirmation page says what each would change."""
     all_of_them, action = counted(changes, "change"), known.terms.word("action")
     found, keep = list[tuple[str, str]](), ""
     runs = known.protocol and phrases.share_of(known.policies) > 0
@@ -285,7 +285,7 @@ def _options(
 
 
 def reminder(known: Known, journal: Journal, trial: dict[str, Any] | None) -> dict[str, str]:
-    """That somebody ended or limited the trial before, if a proposal asks for a larger one again.
+    """The reminder that somebody ended or limited the trial, if a larger one is proposed again.
 
     The last limit is filled in.
     """
@@ -308,7 +308,7 @@ def reminder(known: Known, journal: Journal, trial: dict[str, Any] | None) -> di
 
 
 def why_now(journal: Journal, view: ProposalView, terms: Terms) -> str:
-    """What led to a proposal; nothing is said before that is known."""
+    """What led to a proposal; empty until that is known."""
     case = terms.word("episode")
     if journal.seq < view.event:
         return ""  # it has not read so far yet

@@ -1,4 +1,4 @@
-"""How a page is made: templates in which every value is escaped, and what all pages share."""
+"""How pages are made: templates that escape every value, and the parts that pages share."""
 
 from __future__ import annotations
 
@@ -43,28 +43,28 @@ def templates() -> jinja2.Environment:
 
 
 class Draft(NamedTuple):
-    """What somebody has filled in on a page that is shown again."""
+    """The fields that somebody has filled in on a page that is shown again."""
 
     action: str  # of the form
     fields: list[tuple[str, str]]
 
     def values(self, action: str, name: str) -> list[str]:
-        """What a field of a form has, if this is the form."""
+        """The values of a field, if this is the form."""
         return [value for key, value in self.fields if (self.action, key) == (action, name)]
 
     def has(self, action: str, name: str) -> bool:
-        """Whether a field of a form was sent, perhaps empty."""
+        """Whether a field of a form was sent, possibly empty."""
         return bool(self.values(action, name))
 
     def value(self, action: str, name: str) -> str:
-        """The first of them; empty if there is none."""
+        """The first value; empty if there is none."""
         return next(iter(self.values(action, name)), "")
 
 
 def is_by_enter(call: Call) -> bool:
-    """Whether a form was sent by the Enter key and by none of its buttons; the page then says so.
+    """Whether a form was sent with the Enter key instead of a button; the page then says so.
 
-    A browser takes the first button of a form for it, which is one that decides nothing.
+    A browser then uses the first button of the form, which decides nothing.
     """
     if not call.field("enter"):
         return False
@@ -74,7 +74,7 @@ def is_by_enter(call: Call) -> bool:
 
 
 async def show(call: Call, name: str, here: str, status: int = 200, **facts: Any) -> Response:
-    """A page for somebody who is logged in."""
+    """A page for a logged-in person."""
     service, session = call.service, call.session
     assert session is not None
     if "run" not in facts:
@@ -102,7 +102,7 @@ async def show(call: Call, name: str, here: str, status: int = 200, **facts: Any
 
 
 def refused(service: Service, request: Request, error: RefusedError) -> Response:
-    """A page that says why not; who is not logged in is shown the way."""
+    """A page that says why a request was refused, with a link to log in if needed."""
     if error.status == 401 and request.method == "GET":
         return RedirectResponse("/login", 303)
     html = templates().get_template("refused.html").render(error=error, note=service.note)
@@ -110,19 +110,19 @@ def refused(service: Service, request: Request, error: RefusedError) -> Response
 
 
 def after(call: Call, where: str, said: str, *, heed: bool = False) -> Response:
-    """Go to a page, which then says what was done; heed: or what a person should know."""
+    """Go to a page that says what was done, or with `heed`, what a person should know."""
     assert call.session is not None
     call.session.said, call.session.heed = said, heed
     return RedirectResponse(where, 303)
 
 
 async def catch_up(call: Call) -> None:
-    """Let the journal read what is new, if that is soon done."""
+    """Let the journal read new events, if that is quick."""
     await attempt(lambda: call.service.journal.catch_up(1), _CATCH_UP)
 
 
 def filled_in(call: Call, *names: str) -> dict[str, Any]:
-    """What a form says in some of its fields, each once."""
+    """The values of some fields of a form, each once."""
     pairs = [(name, value) for name, value in call.fields if name in names]
     if len(dict(pairs)) < len(pairs):
         raise RefusedError(400, "a field of the form is there twice")

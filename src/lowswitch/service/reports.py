@@ -42,7 +42,7 @@ async def tickets(call: Call) -> Response:
 async def list_page(
     call: Call, asked: dict[str, str], wrong: str = "", status: int = 200
 ) -> Response:
-    """The page, with what is selected on it so far."""
+    """The page with the current selection."""
     service, ledger, search = call.service, call.service.ledger, asked.get("search", "")
     chosen, site = asked.get("status", OPEN), asked.get("site")
     if chosen not in STATUSES:
@@ -97,13 +97,13 @@ async def list_page(
 
 
 def _older(found: list[TicketView], days: int) -> list[TicketView]:
-    """The tickets that were asked for so many days ago or earlier."""
+    """The tickets that were asked for at least `days` days ago."""
     before = (now() - timedelta(days=days)).isoformat()
     return [one for one in found if not days or one.asked <= before]
 
 
 def _ticked(call: Call, listed: list[TicketView], select: str) -> list[str]:
-    """The tickets that are selected: those so far, all that are listed too, or none."""
+    """The selected tickets: the current selection, all listed ones too, or none."""
     if select == "none":
         return []
     more = [one.ticket for one in listed if one.status in (OPEN, REFUSED)] * (select == "all")
@@ -111,7 +111,7 @@ def _ticked(call: Call, listed: list[TicketView], select: str) -> list[str]:
 
 
 async def ticket_list(call: Call) -> Response:
-    """The same tickets as a table for a spreadsheet, all of them."""
+    """All of these tickets as a table for a spreadsheet."""
     asked = query(call.request, "status", "site", "days", "search")
     search = asked.get("search", "")
     status, days = asked.get("status", OPEN), count(asked, "days", 0, 10**5)
@@ -166,7 +166,7 @@ def view_of(call: Call) -> dict[str, str]:
 
 
 async def _missing(call: Call) -> Response:
-    """See which reports are declared missing, or confirm it."""
+    """Show which reports would be declared missing, or confirm it."""
     ledger = call.service.ledger
     chosen = [value for name, value in call.fields if name == "ticket"]
     pasted = pasted_names(call.field("pasted"))
@@ -214,7 +214,7 @@ async def _missing(call: Call) -> Response:
 
 
 def pasted_names(text: str) -> list[str]:
-    """The first cell of each line of a table, without the heading that our own list has."""
+    """The first cell of each line of a table, without the heading of our own list."""
     names = list[str]()
     for line in text.splitlines():
         mark = next((one for one in "\t;" if one in line), ",")
@@ -223,7 +223,7 @@ def pasted_names(text: str) -> list[str]:
 
 
 def _one_each(called: dict[str, list[StoredTicket]], case: str) -> list[str]:
-    """The tickets that somebody named, each of which must be one and be open."""
+    """The tickets that somebody named; each name must match one open ticket."""
     unknown = [name for name, found in called.items() if not found]
     if unknown:
         shown = ", ".join(map(repr, unknown[:_MOST_NAMED]))
@@ -243,7 +243,7 @@ def _one_each(called: dict[str, list[StoredTicket]], case: str) -> list[str]:
 
 
 def _by_site(found: Sequence[StoredTicket]) -> list[str]:
-    """All of some tickets, a line for each site."""
+    """Tickets grouped by site, one line each."""
     sites = dict.fromkeys(one.site for one in found)
     return [
         f"{site}: {', '.join(one.request for one in found if one.site == site)}." for site in sites

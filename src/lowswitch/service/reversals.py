@@ -35,7 +35,7 @@ _BLANK = dict.fromkeys(("gain", "between", "sure", "given", "few", "note", "verd
 
 
 def _named(known: Known, decision: dict[str, Any]) -> tuple[str, str, str]:
-    """The actions of a veto, where that is in few words, and in all."""
+    """The actions of a veto, in few words if possible, and in full."""
     names = several([known.terms.labels["action"][a] for a in decision["actions"]])
     rows, words = decision["rows"], phrases.places_words(known.terms, decision["rows"])
     return names, words if words.count(";") < 2 else f"{len(rows)} places", words
@@ -76,7 +76,7 @@ def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
 
 
 def _veto_lines(known: Known) -> list[str]:
-    """What a veto means for later."""
+    """The later effects of a veto."""
     again = "The pending proposal is made again without it. That costs no budget."
     return [
         *([again] if known.view is not None else []),
@@ -100,7 +100,7 @@ def _whole_vetoed(known: Known, decision: dict[str, Any], names: str, where: str
 
 
 def _replacements(known: Known, after: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rows whose protocol changes to that of another law: as people read them, and as known."""
+    """The rows whose protocol changes to another law: in words, and as facts."""
     names, changes, rows = known.terms.labels["action"], list[dict[str, Any]](), []
     for h, x, a in changed_rows(known, after):
         row = known.others.get((h, x))
@@ -112,7 +112,7 @@ def _replacements(known: Known, after: Any) -> tuple[list[dict[str, Any]], list[
 
 
 def _freed_lines(known: Known, after: Any, changed: set[tuple[int, int]]) -> list[str]:
-    """What becomes of trial cases who were given what a veto forbids, and what the trial keeps."""
+    """What happens to trial cases that received a forbidden action, and what the trial keeps."""
     found, names = dict[int, set[tuple[int, int]]](), known.terms.labels["action"]
     for h, x, _ in effects.stopped(known.policies, after):
         if (h, x) not in changed:
@@ -130,7 +130,7 @@ def _freed_lines(known: Known, after: Any, changed: set[tuple[int, int]]) -> lis
 
 
 def lifted(known: Known, decision: dict[str, Any]) -> Sheet:
-    """A veto that is lifted."""
+    """A lifted veto."""
     names, where, all_of_them = _named(known, decision)
     lines = [
         f"The learner may propose {names} again for: {all_of_them}.",
@@ -195,7 +195,7 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
 
 
 def thawed(known: Known, decision: dict[str, Any]) -> Sheet:
-    """A paused run that goes on."""
+    """A paused run that resumes."""
     paused, case = known.run.paused or {}, known.case
     lines = [
         f"{paused.get('by', '')} paused the run: {paused.get('reason', '')}.",
@@ -243,7 +243,7 @@ def capped(known: Known, decision: dict[str, Any]) -> Sheet:
 
 
 def _with_kinds(known: Known, sheet: Sheet, then: Sequence[str] = ()) -> Sheet:
-    """A decision that nobody proposed, with what it changes for which kinds of cases."""
+    """A decision that nobody proposed, with its changes for each kind of cases."""
     row = known.effect or {}
     lines = [*sheet.lines, *_effect_lines(known, row), *then]
     regions, trial = moving_kinds(row), kinds_in_trial(known, row)
@@ -258,7 +258,7 @@ def _with_kinds(known: Known, sheet: Sheet, then: Sequence[str] = ()) -> Sheet:
 
 
 def _effect_lines(known: Known, row: Mapping[str, Any]) -> list[str]:
-    """How many cases a decision concerns, and what it is expected to gain."""
+    """How many cases a decision concerns, and its expected gain."""
     if "regions" not in row:
         return [f"What it changes for which {known.cases} is not known: no {known.case} is logged."]
     outside = " outside the trial" if known.protocol else ""

@@ -1,8 +1,8 @@
-"""Who may do what: one table, from which the routes are made.
+"""Permissions: one table, from which the routes are made.
 
-What is not in the table is not there. A token has one role, and what its role is not named for is
-denied. Operators cannot approve, and reviewers cannot resume the run or put a version back. Both
-can stop: the first person to see a danger pauses the run or ends the trial, alone.
+Nothing outside the table exists. A token has one role, and everything not granted to the role is
+denied. Operators cannot approve, and reviewers cannot resume the run or restore a version. Both can
+stop it: the first person to see a danger pauses the run or ends the trial, alone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STOPPING = (REVIEWER, OPERATOR)  # who may stop something, without asking anybod
 
 
 class Endpoint(NamedTuple):
-    """One thing that can be asked of the service."""
+    """One route of the service."""
 
     method: str
     path: str
@@ -52,7 +52,7 @@ class Endpoint(NamedTuple):
 
     @property
     def is_api(self) -> bool:
-        """Whether it is for programs, which show a token in each request."""
+        """Whether it is for programs, which send a token with each request."""
         return self.path.startswith("/api") or self.path in ("/metrics", *PROBES)
 
     @property

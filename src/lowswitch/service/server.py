@@ -1,4 +1,4 @@
-"""The server: one process, one socket, and time limits for connections that dawdle."""
+"""The server: one process, one socket, and time limits for slow connections."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _IDLE_SECONDS = 30  # between two requests of a connection
 
 
 class HttpConnection(HttpToolsProtocol):
-    """A connection that must say what it wants within seconds.
+    """A connection that must send its request within seconds.
 
-    When there are too many, the one that has been silent longest is closed for the next one: those
-    who open many and say nothing do not keep others out.
+    When there are too many, the one that has been silent longest is closed. Silent connections
+    therefore cannot keep others out.
     """
 
     silent: ClassVar[dict[HttpConnection, None]] = {}  # those without a request, the oldest first
@@ -83,7 +83,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def _refuse_head(self) -> None:
-        """Say that the head of a request is too long, and end the connection."""
+        """Refuse a request whose head is too long, and end the connection."""
         if not self.transport.is_closing():
             self.transport.write(_TOO_LONG)
             self.transport.close()
@@ -115,7 +115,7 @@ class HttpConnection(HttpToolsProtocol):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a service listens."""
+    """The address that a service listens on."""
 
     host: str
     port: int
@@ -138,10 +138,11 @@ class Place:
             raise LedgerError(f"--origin begins with https://, not {self.origin!r}")
 
     def listen(self) -> socket.socket:
-        """A socket that listens there.
+        """A listening socket.
 
-        It names its protocol: asyncio sends answers without delay only where that says TCP, and
-        otherwise the second part of each waits 40 ms for the client's word on the first.
+        It names its protocol: asyncio sends answers without delay only if the socket says TCP.
+        Otherwise the second part of each answer waits 40 ms for the client to acknowledge the
+        first.
         """
         kind = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         listening = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -158,7 +159,7 @@ class Place:
         return listening
 
     def url(self, listening: socket.socket) -> str:
-        """Its address for a browser."""
+        """The address for a browser."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         return self.origin or f"http://{name}:{listening.getsockname()[1]}"
 
@@ -174,10 +175,10 @@ def opened(
     old_tokens: Path | None = None,
     key_file: Path | None = None,
 ) -> Iterator[Service]:
-    """The service of a ledger; a file has one server at a time, a PostgreSQL as many as you like.
+    """The service of a ledger. A file has one server at a time, a PostgreSQL any number.
 
-    most_open: how many open tickets a site may have. old_tokens: a file of tokens of an older
-    version, which is moved into the ledger. key_file: the key that signs anchors.
+    most_open: how many open tickets a site may have. old_tokens: a token file of an older version,
+    which is moved into the ledger. key_file: the key that signs anchors.
     """
     owned = owning(None if is_postgres(address) else file_of(address))
     with owned, Ledger.open(address) as ledger:
@@ -198,13 +199,13 @@ def fair_share(ledger: Ledger) -> int:
 
 
 def warm_up(ledger: Ledger) -> None:
-    """Load the state and compile what learning needs, so that the first request need not wait."""
+    """Load the state and compile the learner, so that the first request need not wait."""
     ledger.terms.learner().learn_checked(*ledger.terms.usual_batch())
     ledger.status()
 
 
 def serve(service: Service, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until a signal says to stop; what was begun is finished first."""
+    """Serve until a signal arrives; running work is finished first."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()
     gc.freeze()  # what is loaded stays, and need not be looked through again and again
@@ -212,7 +213,7 @@ def serve(service: Service, listening: socket.socket, ready: Callable[[], None])
 
 
 class Server(uvicorn.Server):
-    """A server that says when it is ready."""
+    """A server that reports when it is ready."""
 
     def __init__(self, service: Service, ready: Callable[[], None]) -> None:
         config = uvicorn.Config(
@@ -235,7 +236,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop on a signal, and then let the program end as usual: there are things to put away."""
+        """Stop on a signal, then let the program end as usual, because there is work to finish."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

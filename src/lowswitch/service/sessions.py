@@ -1,7 +1,7 @@
-"""Who is logged in: kept in memory, so that a restart logs everybody out.
+"""Sessions, kept in memory, so that a restart logs everybody out.
 
-The cookie is a random number that says nothing. A session lives as long as its token works, and at
-most so many hours; every form carries the session's form token.
+The cookie is a random number without meaning. A session lasts as long as its token works, at most
+`MOST_SECONDS`. Every form contains the session's form token.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_PAGES = 20  # that a form led to, and that a session keeps
 
 @dataclass
 class Session:
-    """Somebody who has logged in with a token."""
+    """A person who has logged in with a token."""
 
     token: str  # its id
     begun: float
@@ -32,7 +32,7 @@ class Session:
     pages: dict[str, tuple[bytes, int]] = field(default_factory=dict)  # see `keep`
 
     def keep(self, page: bytes, status: int) -> str:
-        """Keep a page that a form led to, so that it has an address; return the name of it."""
+        """Store a page that a form led to under a new name, and return the name."""
         name = secrets.token_urlsafe(12)
         self.pages[name] = zlib.compress(page), status
         while len(self.pages) > MOST_PAGES:
@@ -40,7 +40,7 @@ class Session:
         return name
 
     def kept(self, name: str) -> tuple[bytes, int] | None:
-        """A page and its status; None if it is not kept any more."""
+        """A page and its status; None if it is no longer stored."""
         found = self.pages.get(name)
         return None if found is None else (zlib.decompress(found[0]), found[1])
 
@@ -76,7 +76,7 @@ class Sessions:
 
 
 def same(given: str, expected: str) -> bool:
-    """Whether two secrets are the same, in a time that does not say where they differ."""
+    """Whether two secrets are equal, in constant time."""
     return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
 
 
@@ -85,5 +85,5 @@ def _now() -> float:
 
 
 def _key(cookie: str) -> bytes:
-    """Sessions are looked up by a hash, so that the time of a look-up says nothing."""
+    """The key of a session, a hash, so that the time of a look-up reveals nothing."""
     return hashlib.sha256(cookie.encode(errors="replace")).digest()

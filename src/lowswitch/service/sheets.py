@@ -50,8 +50,8 @@ class Sheet(NamedTuple):
 
     @property
     def read(self) -> str:
-        """What somebody who confirms has read, as a hash: the decision, all that it changes, and
-        the requests that wait beside it.
+        """A hash of what the confirming person has read: the decision, all its changes, and the
+        requests that wait beside it.
         """
         changes = [[one["where"], one["old"], one["new"]] for one in self.changes]
         names = ("where", "steps", "old", "new", "share")
@@ -66,7 +66,7 @@ class Sheet(NamedTuple):
 
 
 def change(known: Known, row: dict[str, Any]) -> dict[str, Any]:
-    """One change of the protocol, as people read it."""
+    """One change of the protocol in words."""
     gain, terms = row.get("gain"), known.terms
     old, new = sides(known, row)
     notes = row_notes(row | {"hangs_on_unsettled": False}) if "tries" in row else [untried(row)]
@@ -86,13 +86,13 @@ def change(known: Known, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _few(known: Known, row: dict[str, Any]) -> str:
-    """That few cases tell of a proposed action; empty if many do, or none."""
+    """The warning that few cases received a proposed action; empty if many did, or none."""
     given = row["proposed"]["visits"]
     return f"only {counted(given, known.case)}" if 0 < given < FEW else ""
 
 
 def _given(row: dict[str, Any]) -> str:
-    """How often the present and the proposed action were given in a row."""
+    """How often the current and the proposed action of a row were given."""
     return f"{row['now']['visits']:,} → {row['proposed']['visits']:,}"
 
 
@@ -103,7 +103,7 @@ def moving_kinds(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def kinds_changed(known: Known, regions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Kinds of cases that a policy on features changes, as people read them; see `change`."""
+    """Kinds of cases that a policy on features changes, in words; see `change`."""
     found = list[dict[str, Any]]()
     for one in regions:
         old, new = moved(one).split(" → ")
@@ -224,7 +224,7 @@ def untried_warning(known: Known, changes: list[dict[str, Any]]) -> list[str]:
 
 
 def _least_known(known: Known, changes: list[dict[str, Any]]) -> str:
-    """The change of which the fewest cases tell; empty with features, whose kinds list them."""
+    """The change backed by the fewest cases; empty with features, whose kinds list them."""
     if not known.has_rows:
         return ""
     least = min(changes, key=lambda row: row["proposed"]["visits"])

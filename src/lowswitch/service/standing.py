@@ -1,4 +1,4 @@
-"""Requests that wait for other reviewers: what they ask for, and how a decision stands to them."""
+"""Requests that wait for other reviewers: what they ask for, and how a decision affects them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SHOWN_FOR = timedelta(days=7)  # how long the pages say what became of a reques
 
 
 def described(known: Known, kind: str, decision: dict[str, Any]) -> Sheet:
-    """The page on which a decision is confirmed, with what it means for requests that wait."""
+    """The page that confirms a decision, with its effect on waiting requests."""
     at_once = known.run.quorum == 1 or not needs_quorum(kind, decision)
     return _described(known, kind, decision, at_once=at_once)
 
@@ -55,7 +55,7 @@ def _described(
 
 
 def of_request(known: Known, request: MotionView) -> Sheet:
-    """What another person asks for."""
+    """The request of another person."""
     others = [one for one in known.motions if one.number != request.number]
     after = request.needed - 1
     sheet = _described(
@@ -77,7 +77,7 @@ def of_request(known: Known, request: MotionView) -> Sheet:
 
 
 def turned_down(known: Known, request: MotionView) -> Sheet:
-    """To turn down what somebody asks for, or to withdraw what one asked for oneself."""
+    """Decline another person's request, or withdraw one's own."""
     what = title_of(known, request.kind, request.decision)
     verb = "Withdraw" if request.by == known.me else "Turn down"
     asked = f"{request.by} asked for this: {request.decision['reason']}"
@@ -95,7 +95,7 @@ def title_of(known: Known, kind: str, decision: dict[str, Any]) -> str:
 
 
 def falling(known: Known) -> list[str]:
-    """What is said of the requests that fall away when the pending proposal is made anew."""
+    """The message about requests that lapse when the pending proposal is made again."""
     return [
         f"{one.by}'s request ({_small(title_of(known, one.kind, one.decision))}) falls away."
         for one in known.motions
@@ -111,7 +111,7 @@ def _small(words: str) -> str:
 
 
 def _takes_place(known: Known, kind: str, decision: dict[str, Any], request: MotionView) -> bool:
-    """Whether a decision is asked for by somebody who asked for the opposite before."""
+    """Whether the person who requests a decision requested the opposite before."""
     both = (kind, decision), (request.kind, request.decision)
     return request.by == known.me and _opposes(known, *both)
 
@@ -125,7 +125,7 @@ def _beside(
     at_once: bool,
     replaced: bool,
 ) -> str:
-    """What is to be said of a request that waits beside a decision; empty if nothing is."""
+    """The message about a request that waits beside a decision; empty if there is none."""
     what = _small(title_of(known, request.kind, request.decision))
     if _same(kind, decision, request):
         if request.by == known.me:
@@ -153,7 +153,7 @@ def _beside(
 
 
 def _same(kind: str, decision: dict[str, Any], request: MotionView) -> bool:
-    """Whether a request asks for a decision, whatever its reason."""
+    """Whether a request asks for this decision, whatever its reason."""
     first, second = (
         [sorted(one.get("rows", [])), *(one.get(name) for name in _ASKED)]
         for one in (decision, request.decision)
@@ -177,7 +177,7 @@ def against(known: Known, request: MotionView) -> list[str]:
 def _opposes(
     known: Known, first: tuple[str, dict[str, Any]], second: tuple[str, dict[str, Any]]
 ) -> bool:
-    """Whether two decisions cannot both be wanted, whichever comes first."""
+    """Whether two decisions contradict each other, in either order."""
     if "proposal" in first[1] and "proposal" in second[1]:
         return True
     if first[0] == second[0] and KINDS[first[0]].alone:
@@ -200,7 +200,7 @@ def _forbidden(decision: dict[str, Any]) -> set[tuple[int, int, int]]:
 
 
 def _brought(known: Known, approval: dict[str, Any]) -> set[tuple[int, int, int]]:
-    """What an approval newly gives in rows, to anybody or as their protocol."""
+    """The actions that an approval newly gives in rows, to anybody or as the protocol."""
     after, found = law_of(known, "approved", approval), set[tuple[int, int, int]]()
     for h, x in approval["rows"]:
         for some in (slice(None), slice(0, 1)):  # everybody, and the protocol alone
@@ -229,7 +229,7 @@ def _falls(known: Known, kind: str, decision: dict[str, Any], request: MotionVie
 
 
 class Ended(NamedTuple):
-    """A request that does not wait any more and was not carried out."""
+    """A request that no longer waits and was not carried out."""
 
     asked: Mark
     by: Mark  # the event that ended it
@@ -237,9 +237,9 @@ class Ended(NamedTuple):
 
 
 def ended(journal: Journal, waiting: set[int], now: datetime) -> list[Ended]:
-    """What was asked for lately and will not happen, the newest first.
+    """Recent requests that will not be carried out, newest first.
 
-    It is told until the person who asked has asked for or decided something else, for a week.
+    Each is shown for a week, or until the person who asked has requested or decided something else.
     """
     answered, found = _answered(journal), list[Ended]()
     for one in reversed([mark for mark in journal.marks if mark.kind == "requested"]):
@@ -265,7 +265,7 @@ def _answered(journal: Journal) -> dict[int, Mark]:
 
 
 def fate(terms: Terms, journal: Journal, number: Any, laws: display.Laws) -> str:
-    """What became of a request that does not wait any more; empty if that is not known."""
+    """What became of a request that no longer waits; empty if that is unknown."""
     asked = next(
         (one for one in journal.marks if one.seq == number and one.kind == "requested"), None
     )
@@ -285,7 +285,7 @@ def fate(terms: Terms, journal: Journal, number: Any, laws: display.Laws) -> str
 
 
 def _lapse(journal: Journal, asked: Mark) -> Mark | None:
-    """The event through which a request could no longer be carried out."""
+    """The event after which a request could no longer be carried out."""
     later = [mark for mark in journal.marks if mark.seq > asked.seq]
     if "proposal" in asked.facts["decision"]:
         return next((mark for mark in later if _ends_proposal(journal, mark)), None)
@@ -297,7 +297,7 @@ def _lapse(journal: Journal, asked: Mark) -> Mark | None:
 def _ends_proposal(journal: Journal, mark: Mark) -> bool:
     """Whether an event ended the pending proposal, as the correction of a learned report does.
 
-    A correction of a report that was declared missing does so if a proposal follows it at once.
+    Correcting a report that was declared missing does so if a proposal follows at once.
     """
     if mark.kind != "amended":
         return KINDS[mark.kind].ends_proposal

@@ -1,4 +1,4 @@
-"""Decisions in two steps: see what would happen, in the words of the run, and then confirm it."""
+"""Decisions in two steps: see what would happen, in the run's words, and then confirm."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ async def known_of(
     kind: str = "",
     decision: dict[str, Any] | None = None,
 ) -> Known:
-    """What a page knows of the run.
+    """The facts about the run that a page needs.
 
-    rows: the positions of those that a decision on a proposal is about. kind, decision: another one
-    that may bring changes which nobody proposed.
+    rows: positions of the rows that a decision on a proposal is about. kind, decision: another
+    decision, which may bring changes that nobody proposed.
     """
     version = (decision or {}).get("to")
     ledger = call.service.ledger
@@ -86,7 +86,7 @@ async def known_of(
 
 
 def _with_effect(ledger: Reading, known: Known, kind: str, decision: dict[str, Any]) -> Known:
-    """The same with what a decision on features changes, unless the proposal says all of it."""
+    """The same, with the changes by a decision on features unless the proposal lists them all."""
     recorded = kind == "approved" and not decision.get("part") and decision.get("share") is None
     if recorded or not (kind and KINDS[kind].makes_version):
         return known
@@ -97,7 +97,7 @@ def _with_effect(ledger: Reading, known: Known, kind: str, decision: dict[str, A
 def proposed_of(
     proposed: Sequence[dict[str, Any]], rows: Sequence[Sequence[int]]
 ) -> list[tuple[int, int]]:
-    """Those of the rows (step, state) that are proposed, in one pass over each."""
+    """The proposed ones among the rows (step, state), in one pass over each."""
     keys = {(row["step"], row["state"]) for row in proposed}
     return [(h, x) for h, x in rows if (h, x) in keys]
 
@@ -109,11 +109,11 @@ async def two_steps(
     sheet: Callable[[], Awaitable[Sheet]],
     done: Callable[[Any, Sheet], tuple[str, str]],
 ) -> Response:
-    """Show what an action would do, and do it once somebody has confirmed that.
+    """Show what an action would do, and do it after confirmation.
 
-    The action is bound to what was read: if it would do something else by now, nothing is done, and
-    the page says what. What is refused stays on the page, with all that was typed. done: where to
-    go then, and what the page there says.
+    The action is bound to the page that was read: if it would now do something else, nothing is
+    done and the page says what changed. A refused form stays on the page, with everything that was
+    typed. done: where to go then, and what the page there says.
     """
     entered = is_by_enter(call)
     if not call.field("sure") or entered:
@@ -153,9 +153,9 @@ async def two_steps(
 async def _made(
     call: Call, sheet: Callable[[], Awaitable[Sheet]], wrong: RefusedError | None
 ) -> Sheet:
-    """What is about to be done; nothing is done that no page can describe.
+    """The action to confirm; an action that no page can describe is not carried out.
 
-    wrong: what is wrong with the form, which is said rather than why there is no page.
+    wrong: the error in the form, which is shown rather than the reason why there is no page.
     """
     try:
         return await sheet()
@@ -164,7 +164,7 @@ async def _made(
 
 
 def _wrong_with(action: str, given: dict[str, Any]) -> RefusedError | None:
-    """What is wrong with the reason of a form."""
+    """The error in the reason of a form."""
     try:
         checked(given, action)
     except RefusedError as error:
@@ -173,13 +173,13 @@ def _wrong_with(action: str, given: dict[str, Any]) -> RefusedError | None:
 
 
 def _what(sheet: Sheet) -> str:
-    """What a decision is called within a sentence."""
+    """The name of a decision within a sentence."""
     words = sheet.button.removeprefix("Agree: ")
     return words[:1].lower() + words[1:]
 
 
 async def _withdraw(call: Call, made: Sheet) -> None:
-    """Take back the requests that another one of the same person has taken the place of."""
+    """Withdraw the requests that a newer one of the same person replaces."""
     waiting = await call.service.engine.call(call.service.ledger.motions)
     for one in waiting:
         if one.number in made.replaces:
@@ -188,13 +188,13 @@ async def _withdraw(call: Call, made: Sheet) -> None:
 
 
 def _with_reason(call: Call, refusal: RefusedError) -> RefusedError:
-    """A refusal that leads away from the page, with the reason that was typed there."""
+    """A refusal that leaves the page, keeping the reason that was typed there."""
     refusal.typed = call.field("reason").strip()
     return refusal
 
 
 def _require_fields(action: str, given: dict[str, Any]) -> None:
-    """Everything is there and of its type, but for the reason, which is given last."""
+    """Check that all fields are present and of their type, except the reason, which comes last."""
     names = BODIES[action].__struct_fields__
     checked(given | ({"reason": "given last"} if "reason" in names else {}), action)
 

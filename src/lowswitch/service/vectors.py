@@ -1,4 +1,4 @@
-"""What the pages show of a run with features: kinds of cases in the place of rows."""
+"""The pages of a run with features: kinds of cases in place of rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_LISTED = 200  # columns of a form
 
 
 def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
-    """What the page of a proposal shows: the whole, kinds of cases, and single cases."""
+    """The content of the page of a proposal: the whole, kinds of cases, and single cases."""
     row, gains = view.rows[0], known.worth or {}
     regions = row.get("regions", [])
     said = [one["verdict"] for one in regions]
@@ -43,7 +43,7 @@ def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
 
 
 def _trial(known: Known, row: dict[str, Any]) -> dict[str, Any]:
-    """The trial of a proposal: its share, what it would give to whom, and what it costs."""
+    """The trial of a proposal: its share, who would receive what, and its cost."""
     facts, cost = row["trial"], (known.worth or {}).get("trial")
     kinds = [
         {
@@ -67,7 +67,7 @@ def _trial(known: Known, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _never_given(row: dict[str, Any]) -> list[str]:
-    """The actions of a trial that no logged case was given, of any kind."""
+    """The actions of a trial that no logged case of any kind received."""
     found = dict[str, int]()
     for one in row.get("regions", []):
         for name in one["alternatives"]:
@@ -76,7 +76,7 @@ def _never_given(row: dict[str, Any]) -> list[str]:
 
 
 def _line(one: dict[str, Any], terms: Terms) -> dict[str, str]:
-    """One kind of cases, as people read it."""
+    """One kind of cases in words."""
     gain = one["gain"]
     old, new = ("", "") if one["usual"] is None else one["usual"]
     return {
@@ -97,7 +97,7 @@ def _line(one: dict[str, Any], terms: Terms) -> dict[str, str]:
 
 
 def _case(one: dict[str, Any], terms: Terms) -> dict[str, str]:
-    """One logged case, as people read it."""
+    """One logged case in words."""
     return {
         "case": describe(one["context"]),
         "moved": moved(one),
@@ -142,7 +142,7 @@ async def difference(call: Call, old: int, new: int) -> Response:
 
 
 async def policy_page(call: Call, terms: FeatureTerms) -> Response:
-    """The deployed policy as kinds of cases, and what a case that somebody types would get."""
+    """The deployed policy as kinds of cases, and the action for a case that somebody types."""
     asked = query(call.request, *(f"x{i}" for i in range(len(terms.columns[:_MOST_LISTED]))))
     ledger = call.service.ledger
     typed = [asked.get(f"x{i}", "") for i in range(len(terms.columns))]

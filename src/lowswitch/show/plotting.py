@@ -61,20 +61,35 @@ def plot(
     Runs of `learn` have their returns in the place of the regret, `what` is one of "return" and
     "deployments", and the options after `scale` do not apply.
 
-    several: a mapping of labels to runs, a sequence of runs or of pairs of a label and runs, or one
-    of them, which `label` may name. Runs on different problems have a row of panels for each
-    problem. what: one of the three costs, or several; by default all. x: what they are drawn
-    against. ax: Axes of your own to draw one cost into, regret by default; your Axes then set
-    colours, grid and frame. scale: which axes are logarithmic. A matplotlib style that you have set
-    determines the colours.
-
-    A line is the mean over the seeds; against another cost than episodes there is a mean only.
-    band: around it, "quantiles" reaches from the 10 % to the 90 % quantile of the seeds, "interval"
-    is Student's 95 % interval of the mean, "bootstrap" the same by resampling the seeds, and "none"
-    draws none; the legend names it. guides: "sqrt" and "log" add lines that grow like √K and log K
-    and meet the least regret at the end. ratio_to: the label of a run; another panel
-    divides the mean regret of the others by the mean regret of this one. Its band resamples seeds,
-    each with both of its runs.
+    Parameters
+    ----------
+    several
+        A mapping of labels to runs, a sequence of runs or of pairs of a label and runs, or one of
+        them. Runs on different problems have a row of panels for each problem.
+    path
+        The file to write, if any.
+    title
+        The title.
+    ax
+        Your own Axes for one cost, by default the regret; they then set colours, grid and frame.
+    what
+        One of the three costs, or several; by default all.
+    x
+        What they are drawn against.
+    scale
+        Which axes are logarithmic.
+    label
+        The name of a single run.
+    band
+        Around the mean, "quantiles" reaches from the 10 % to the 90 % quantile of the seeds,
+        "interval" is Student's 95 % interval of the mean, "bootstrap" the same by resampling the
+        seeds, and "none" draws no band. The legend names it.
+    guides
+        "sqrt" and "log" add lines that grow like √K and log K and meet the smallest regret at the
+        end.
+    ratio_to
+        The label of a run. Another panel divides the mean regret of the others by its mean regret.
+        The band resamples seeds, each with both of its runs.
     """
     look = Look.of(x, scale, band, guides, ratio_to)
     if played := _of_environments(several, label):
@@ -104,11 +119,15 @@ def plot(
 
 
 def summary(several: Any, columns: Sequence[str] | None = None) -> Table | Tables:
-    """A table of the costs of runs: a line each, with 95 % intervals over the seeds.
+    """A table of the costs of runs: one line each, with 95 % intervals over the seeds.
 
-    several: a mapping of labels to runs, a sequence of runs, or one of them, of `simulate` or of
-    `learn`. Runs on different problems have a table for each problem. columns: which of them, in
-    this order, such as ("algorithm", "regret", "deployments"); by default all.
+    Parameters
+    ----------
+    several
+        A mapping of labels to runs, a sequence of runs, or one of them, from `simulate` or `learn`.
+        Runs on different problems have a table for each problem.
+    columns
+        The columns in this order, such as ("algorithm", "regret", "deployments"); by default all.
     """
     if played := _of_environments(several, None):
         tables: Table | Tables = played[0][1].tables_of(played, columns)
@@ -270,9 +289,16 @@ def plot_grid(
     guides: Guide | Sequence[Guide] = (),
     ratio_to: str | None = None,
 ) -> Figure:
-    """Draw a row of panels for each problem, and one legend for all, with the options of `plot`.
+    """Draw a row of panels for each problem, and one legend for all.
 
-    A regret that no run knows has no panel, and neither has the cost that is drawn against.
+    A regret that no run knows has no panel, and neither does the cost on the x-axis.
+
+    Parameters
+    ----------
+    problems
+        For each name of a problem, the runs, as in `plot`.
+    path, what, x, scale, band, guides, ratio_to
+        As in `plot`.
     """
     return _plot_rows(problems, path, what, Look.of(x, scale, band, guides, ratio_to))
 

@@ -113,8 +113,11 @@ class Table(Summary):
     def to_latex(self, columns: Sequence[str] | None = None) -> str:
         """A tabular with the rules of the package booktabs, below a comment with the heading.
 
-        columns: which of them, in this order; by default those that were chosen before, or all but
-        the speed of the machine.
+        Parameters
+        ----------
+        columns
+            The columns in this order; by default those that were chosen before, or all except the
+            speed of the machine.
         """
         table = self.chosen(columns)
         table = table if table.is_chosen else table.without_speed()

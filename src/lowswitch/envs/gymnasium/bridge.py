@@ -38,12 +38,20 @@ def from_gymnasium(
 ) -> TabularMDP:
     """The exact tables of an environment that publishes them as `env.unwrapped.P`.
 
-    FrozenLake, CliffWalking, Taxi and their like do. A name is made by `gymnasium.make` with the
-    options, which may also be written behind it: "FrozenLake-v1:is_slippery=false". The result has
-    S + 1 states (see above). Rewards are the expected ones; if any lies outside [0, 1] they are
-    rescaled, and values and regret come out in the environment's own units. The environment's
-    TimeLimit is not part of its tables: `horizon` takes its place. An environment in a wrapper that
-    may move, observe or pay in another way than its tables say is refused.
+    FrozenLake, CliffWalking, Taxi and similar environments do. The result has S + 1 states (see
+    above). Rewards are the expected ones; if any lies outside [0, 1] they are rescaled, and values
+    and regret are in the environment's own units. A wrapper that may move, observe or pay
+    differently from the tables is refused.
+
+    Parameters
+    ----------
+    env
+        An environment, or a name for `gymnasium.make`. Options may follow the name:
+        "FrozenLake-v1:is_slippery=false".
+    horizon
+        H. It replaces the environment's TimeLimit, which is not part of its tables.
+    **options
+        Options for `gymnasium.make`.
     """
     from scipy.sparse import coo_matrix
 
@@ -218,7 +226,26 @@ def learner_for(
     """A learner of the right size for an environment, which knows its spaces.
 
     Without features it has S + 1 states. Drive it with `learn`, or with `play_episode` and `tell`;
-    `learner.spaces.rewards.to_unit` brings rewards from the range to [0, 1], which tables take.
+    `learner.spaces.rewards.to_unit` maps rewards to [0, 1], which tables take.
+
+    Parameters
+    ----------
+    env
+        The environment.
+    algorithm
+        The algorithm.
+    horizon
+        H.
+    episodes
+        K, how many episodes the learner can be told.
+    seed
+        The seed of the learner.
+    features
+        A map of `ls.features`, if observations are vectors.
+    reward_range
+        The smallest and the largest reward of a step.
+    **options
+        Further options of the learner.
     """
     env = environment(env, learner_for, **options)
     spaces = spaces_of(env, features, reward_range)

@@ -121,7 +121,15 @@ def _callback(given: Any) -> Callback:
 
 
 class Checkpoint(Callback):
-    """Saves the learner after every `every` episodes and at the end; `ls.Learner.load` reads it."""
+    """Saves the learner regularly and at the end; `ls.Learner.load` reads it.
+
+    Parameters
+    ----------
+    path
+        The file.
+    every
+        After how many episodes it is saved again.
+    """
 
     def __init__(self, path: str | os.PathLike[str], *, every: int = 1_000) -> None:
         require_writable(path)
@@ -143,6 +151,11 @@ class CsvLogger(Callback):
 
     A new learner starts the file again. A learner that continues also continues the file: lines of
     episodes after its last checkpoint are removed, because these episodes are played again.
+
+    Parameters
+    ----------
+    path
+        The file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -189,6 +202,11 @@ class CsvLogger(Callback):
 class TensorBoardLogger(Callback):
     """Writes scalars for TensorBoard into a folder: the return and length of each episode, and the
     deployments and local switches so far. It needs the extra `log`.
+
+    Parameters
+    ----------
+    folder
+        The folder.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -209,7 +227,12 @@ class TensorBoardLogger(Callback):
 class WandbLogger(Callback):
     """Logs the same numbers to a run of Weights & Biases, which must be installed.
 
-    run: what `wandb.init` returned; by default it is called with the options when learning starts.
+    Parameters
+    ----------
+    run
+        The result of `wandb.init`; by default it is called when learning starts.
+    **options
+        Options for `wandb.init`.
     """
 
     def __init__(self, run: Any = None, **options: Any) -> None:

@@ -19,10 +19,18 @@ from lowswitch.policy.shape import Shape
 class Environment(FeatureProblem):
     """An environment whose learner sees features of its observations, for H steps per episode.
 
-    features: a function of `ls.features`. Actions must be discrete. Episode k of a seed is reset
-    with its own number, so every driver plays the same episode. An episode that ends early earns
-    nothing more. An environment that truncates before the horizon is an error. Regret is unknown,
-    and NaN.
+    Actions must be discrete. Episode k of a seed is reset with its own number, so every driver
+    plays the same episode. An episode that ends early earns nothing more. An environment that
+    truncates before the horizon is an error. Regret is unknown, and NaN.
+
+    Parameters
+    ----------
+    env
+        The environment.
+    features
+        A map of `ls.features`.
+    horizon
+        H.
     """
 
     knows_regret = False

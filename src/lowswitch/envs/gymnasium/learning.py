@@ -135,7 +135,15 @@ def learn(
 
 
 def learn_features(env: Any, algorithm: Any, *, features: Any = None, **options: Any) -> Any:
-    """`learn` with features and `reseed=True`, so that an episode is the one of `Environment`."""
+    """`learn` with features and `reseed=True`, so that an episode is the one of `Environment`.
+
+    Parameters
+    ----------
+    env, algorithm, features
+        As in `learn`.
+    **options
+        Further options of `learn`.
+    """
     return learn(env, algorithm, features=features, reseed=True, **options)
 
 

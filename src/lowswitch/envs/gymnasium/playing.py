@@ -178,9 +178,22 @@ def play_episode(
     features: Any = None,
     **options: Any,
 ) -> Episode:
-    """Play one episode by a policy, as `evaluate_policy` takes it.
+    """Play one episode by a policy.
 
     With a table, the state after termination is S and the reward 0; with features the action is -1.
+
+    Parameters
+    ----------
+    env
+        The environment.
+    policy
+        As in `evaluate_policy`.
+    seed
+        The seed of `reset`.
+    features
+        A map of `ls.features`, with a LinearPolicy.
+    **options
+        As in `evaluate_policy`.
     """
     env = environment(env, play_episode, **options)
     require_single(env)

@@ -111,10 +111,26 @@ def evaluate_policy(
     gives the same returns. If the environment publishes its tables,
     `ls.from_gymnasium(...).evaluate(policy)` is exact.
 
-    policy: a learner or the result of `learn`, whose deployed policy is played, a mixture by
-    drawing a member for each episode; or a table [H, S + 1], or a LinearPolicy with its `features`.
-    env: an environment, a vector of them, or a name for `gymnasium.make`. reward_range: by default
-    the range of the learner; it is needed if returns do not vary.
+    Parameters
+    ----------
+    env
+        An environment, a vector of them, or a name for `gymnasium.make`.
+    policy
+        A learner or the result of `learn`, whose deployed policy is played, a mixture by drawing a
+        member for each episode; or a table [H, S + 1], or a LinearPolicy with its `features`.
+    episodes
+        How many episodes are played.
+    seed
+        The seed of the episodes.
+    confidence
+        The confidence of the interval.
+    features
+        A map of `ls.features`, with a LinearPolicy.
+    reward_range
+        The smallest and the largest reward, by default the range of the learner; needed if returns
+        do not vary.
+    **options
+        Options for `gymnasium.make`.
     """
     env, episodes = (
         environment(env, evaluate_policy, **options),
@@ -182,10 +198,26 @@ def record(
     features: Any = None,
     **options: Any,
 ) -> Episode:
-    """Play one episode by a policy, as `evaluate_policy` takes it, and write it as a moving GIF.
+    """Play one episode by a policy and write it as a moving GIF.
 
-    env: an environment that was made with render_mode="rgb_array", or a name. It needs Pillow,
-    which comes with matplotlib; Gymnasium draws most environments with pygame.
+    It needs Pillow, which comes with matplotlib; Gymnasium draws most environments with pygame.
+
+    Parameters
+    ----------
+    env
+        An environment that was made with render_mode="rgb_array", or a name.
+    policy
+        As in `evaluate_policy`.
+    path
+        The GIF file.
+    seed
+        The seed of the episode.
+    frames_per_second
+        The speed.
+    features
+        A map of `ls.features`, with a LinearPolicy.
+    **options
+        Options for `gymnasium.make`.
     """
     if Path(path).suffix.lower() != ".gif":
         raise ValueError(f"a recording is a GIF, so its name must end in .gif, not {str(path)!r}")

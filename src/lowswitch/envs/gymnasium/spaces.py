@@ -28,8 +28,17 @@ def spaces_of(
 ) -> Spaces:
     """How a learner sees an environment, or a vector of them: `learner.spaces` of a new learner.
 
-    features: a map of `ls.features` for observations that are vectors; without one observations
-    must be discrete, and are numbered. Actions are looked at first, for no map helps there.
+    Actions are checked first, because no map helps there.
+
+    Parameters
+    ----------
+    env
+        The environment.
+    features
+        A map of `ls.features` for observations that are vectors. Without one, observations must be
+        discrete, and are numbered.
+    reward_range
+        The smallest and the largest reward of a step.
     """
     observed, taken = _both(env)
     actions = numbering_of(taken, "actions")

@@ -20,6 +20,11 @@ class TabularEnv(gymnasium.Env[Any, Any]):
     An episode is truncated after H steps. `info["step"]` is the step about to be played, from 0:
     where tables differ by step, a policy needs it beside the state. A start sequence is followed
     from its beginning after each `reset(seed=...)`.
+
+    Parameters
+    ----------
+    mdp
+        The problem.
     """
 
     def __init__(self, mdp: TabularMDP) -> None:
@@ -77,7 +82,15 @@ class TabularEnv(gymnasium.Env[Any, Any]):
 
 
 def problem_env(problem: str, **options: Any) -> TabularEnv:
-    """A named problem with these options as an environment; what `gymnasium.make` calls."""
+    """A named problem as an environment; `gymnasium.make` calls this.
+
+    Parameters
+    ----------
+    problem
+        The name.
+    **options
+        The options of the problem.
+    """
     return TabularEnv(PROBLEMS[problem](**options))
 
 
