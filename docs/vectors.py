@@ -32,6 +32,7 @@ def values() -> dict[str, str]:
     return {
         "features/regret": of_regret(regret),
         "features/bandits": of_bandits(facts["bandits"]["problems"]),
+        "features/limits": of_limits(facts["limits"]["problems"]),
         "features/fresh": str(facts["bandits"]["seeds"]),
         "features/inventory": of_inventory(facts["inventory"]),
         "features/stocked": str(facts["inventory"]["seeds"]),
@@ -54,20 +55,33 @@ def of_mean(found: dict[str, Any]) -> str:
 
 
 def of_protocol(found: dict[str, Any]) -> str:
-    """What is lost from each initial policy, by each rule; the file has free dates first."""
+    """What is lost from each initial policy with free or even dates, by each measured rule."""
     rules = {
+        "rule 1": "before",
         "auto": "`few`",
         "floor 0.9": "`floor=0.9`",
         "15 %": "`trial=0.15`",
-        "no trial": "`trial=0`",
         "all explore": "`trial=None`",
     }
     lines = []
-    for kind in ("good", "slightly wrong", "poor"):
-        cells = [found[f"free, {kind}, {rule}"] for rule in rules]
-        lost = [f"{lost:.1f} ({last:.1f})" for lost, _, last, _ in cells]
-        lines.append([kind, f"{cells[0][1]:.1f}", *lost])
-    return table(["initial policy", "it alone", *rules.values()], lines, left=1)
+    for dates in ("free", "even"):
+        for kind in ("good", "slightly wrong", "poor", "one action"):
+            cells = [found.get(f"{dates}, {kind}, {rule}") for rule in rules]
+            lost = [f"{cell[0]:.1f} ({cell[2]:.1f})" if cell else "" for cell in cells]
+            alone = found[f"{dates}, {kind}, auto"][1]
+            lines.append([kind, dates, f"{alone:.1f}", *lost])
+    return table(["initial policy", "dates", "it alone", *rules.values()], lines, left=2)
+
+
+def of_limits(problems: dict[str, Any]) -> str:
+    """Ratios to the best rival: what full information would lose, and `few` in raw units."""
+    keys = ("few", "full information", "raw before", "raw")
+    lines = [
+        [name, *(f"{found[key]['ratio']:.2f} ± {found[key]['error']:.2f}" for key in keys)]
+        for name, found in problems.items()
+    ]
+    head = ["problem", "`few`", "full information", "raw units, before", "raw units"]
+    return table(head, lines, left=1)
 
 
 def of_regret(regret: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ Thompson sampling that learn after every round, tuned on the very problem they a
 """
 
 import functools
+import itertools
 import math
 
 import numpy as np
@@ -172,17 +173,51 @@ def every_round(x, means, rewards, alpha, noise, dates):
     return regret, waited
 
 
+def rivals():
+    """The names of all LinUCB and Thompson sampling, each with its scale."""
+    pairs = [("LinUCB", ALPHAS), ("Thompson sampling", SCALES)]
+    return {f"{kind}, {scale:g}": scale for kind, scales in pairs for scale in scales}
+
+
+def runs_of(rival, made, seeds, dates):  # [seeds, 2]
+    """The regret of a rival on these problems, and of the policy that only waits."""
+    found = []
+    for one, seed in zip(made, seeds, strict=True):
+        noise = np.ones(one.means.shape)
+        if rival.startswith("Thompson"):
+            noise = np.random.default_rng([seed, 78]).normal(size=one.means.shape)
+        facts = one.contexts, one.means, one.rewards
+        found.append(every_round(*facts, rivals()[rival], noise, dates))
+    return np.array(found)
+
+
 def best_every_round(made, seeds, dates):
     """The best of all LinUCB and Thompson sampling on these problems, and what waiting costs it."""
-    found = {}
-    draws = [np.random.default_rng([seed, 78]).normal(size=made[0].means.shape) for seed in seeds]
-    ones = [np.ones_like(one) for one in draws]
-    for rival, noise, scales in (("LinUCB", ones, ALPHAS), ("Thompson sampling", draws, SCALES)):
-        for alpha in scales:
-            runs = [
-                every_round(one.contexts, one.means, one.rewards, alpha, drawn, dates)
-                for one, drawn in zip(made, noise, strict=True)
-            ]
-            found[f"{rival}, {alpha:g}"] = np.array(runs)
+    found = {rival: runs_of(rival, made, seeds, dates) for rival in rivals()}
     best = min(found, key=lambda name: found[name][:, 0].mean())
     return best, found[best][:, 0], found[best][:, 1]
+
+
+def full_information(one, dates):
+    """The regret of ridge regression that is told the rewards of all actions in every round.
+
+    It takes its estimates over on these dates alone, plays them without exploring, and plays at
+    random before the first.
+    """
+    x, means, first = one.contexts, one.means, dates[0]
+    lost = [means[:first].max(axis=1) - means[:first].mean(axis=1)]
+    for begin, end in itertools.pairwise([*dates, len(x)]):
+        seen, now = x[:begin], slice(begin, end)
+        weights = np.linalg.solve(seen.T @ seen + np.eye(x.shape[1]), seen.T @ one.rewards[:begin])
+        chosen = (x[now] @ weights).argmax(axis=1)
+        lost.append(means[now].max(axis=1) - means[now][np.arange(end - begin), chosen])
+    return float(np.concatenate(lost).sum())
+
+
+def in_raw_units(one, seed):
+    """The same rounds with features in other units: 0.03 to 1,000 for 1, and up to 20 from 0."""
+    generator = np.random.default_rng([seed, 81])
+    d = one.contexts.shape[1]
+    units = 10 ** generator.uniform(-1.5, 3, d)
+    moved = units * (one.contexts + generator.uniform(-20, 20, d))
+    return Rounds(one.name, moved, one.means, one.rewards, constant=False)

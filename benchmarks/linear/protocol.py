@@ -3,15 +3,17 @@
     python benchmarks/linear/protocol.py [--set report] [--seeds 8] [--json FILE]
 
 The initial policy is good (the best function of the features), slightly wrong (other weights, by
-which about 15 % of the cases get another action), or poor (random weights). Dates are free or
-evenly spaced. Beside `few` there are `few` with a fixed share of 15 % in the trial, with a floor,
-with nobody in the trial, and with nobody outside of it. All numbers are shares of V* - V_uniform in
+which about 15 % of the cases get another action), poor (random weights), or plays one action in all
+cases, whatever it is worth. Dates are free or evenly spaced. Beside `few` there are `few` by its
+earlier rule, with a fixed share of 15 % in the trial, with a floor, and with nobody outside of the
+trial. All numbers are shares of V* - V_uniform in
 percent, means over problems: what is lost over the run, what the initial policy alone would have
 lost, what the last policy loses, and how many deployments earn less than 90 % of the initial
 policy. `choose` has the problems on which the rules were chosen, `report` others. Results in FILE
 are not computed again.
 """
 
+import dataclasses
 import functools
 import itertools
 import sys
@@ -26,16 +28,17 @@ import numpy as np
 import bench
 import lowswitch as ls
 from lowswitch.feature_learner import ContextDriftWarning
+from lowswitch.learners.ridge_spec import linear_form
 
 EPISODES, DEPLOYMENTS, FLOOR = 2_000, 10, 0.9
 RULES = {
     "auto": {},
+    "rule 1": {},
     "15 %": {"trial": 0.15},
     "floor 0.9": {"floor": FLOOR},
-    "no trial": {"trial": 0.0},
     "all explore": {"trial": None},
 }
-INITIAL = ("good", "slightly wrong", "poor")
+INITIAL = ("good", "slightly wrong", "poor", "one action")
 
 
 def levels(rounds, generator, *, d=4, A=3):
@@ -55,11 +58,30 @@ def wide(rounds, generator, *, d=15, A=3):
     return x, means, means + generator.normal(size=(rounds, 1))
 
 
+def settings(rounds, generator, *, d=5, A=4):
+    """A machine whose usual setting is the first one; others are better in some cases."""
+    x, weights = generator.normal(size=(rounds, d)), 0.3 * generator.normal(size=(A, d))
+    weights[0] = 0
+    level = -0.35 - 0.1 * generator.random(A)
+    level[0] = 0
+    means = 1 + x @ weights.T + level + (x @ (0.1 * generator.normal(size=d)))[:, None]
+    return x, means, means + 0.8 * generator.normal(size=(rounds, 1))
+
+
+def first_best(rounds, generator, *, d=4, A=4):
+    """The first action is best in all cases."""
+    x = generator.normal(size=(rounds, d))
+    means = (x @ generator.normal(scale=0.3, size=d))[:, None]
+    means = means - np.array([0, *(0.1 + 0.4 * generator.random(A - 1))])
+    return x, means, means + generator.normal(size=(rounds, 1))
+
+
 SETS = {
     "choose": {
         name: contexts.PROBLEMS[name]
         for name in ("logistic", "linear with normal noise", "logistic, d = 10, A = 6")
-    },
+    }
+    | {"settings": settings, "first best": first_best},
     "report": {
         name: contexts.PROBLEMS[name]
         for name in ("clicks", "rarer clicks, d = 12, A = 5", "drift, linear")
@@ -80,6 +102,9 @@ def drawn(name, make, seed):
 
 def initial_policy(problem, kind, seed):
     """A policy to start from."""
+    if kind == "one action":
+        d, A = problem.shape.features, problem.shape.actions
+        return ls.LinearPolicy.always(0, features=d, actions=A)
     generator = np.random.default_rng([seed, 80])
     x, means = problem.contexts, problem.means
     whole, binary = np.column_stack([x, np.ones(len(x))]), means.min() > 0 and means.max() < 1
@@ -127,7 +152,7 @@ def main():
     parser.add_argument("--set", choices=SETS, default="report")
     parser.add_argument("--rules", nargs="*", choices=[*RULES], default=[*RULES])
     parser.add_argument("--dates", nargs="*", choices=("free", "even"), default=("free", "even"))
-    parser.add_argument("--first", type=int, default=2000)
+    parser.add_argument("--first", type=int, default=3000)
     parser.add_argument("--seeds", type=int, default=8)
     options = parser.parse_args()
     results, makes = bench.Results(options.json), SETS[options.set]
@@ -143,10 +168,13 @@ def main():
         found = []
         for (label, make), seed in itertools.product(makes.items(), seeds):
             problem = drawn(label, make, seed)
-            algorithm = ls.few(**when[dates], **RULES[rule])
+            start = initial_policy(problem, kind, seed)
+            algorithm = linear_form(ls.few(**when[dates], **RULES[rule]), EPISODES, start)
+            if rule == "rule 1":
+                earlier = dataclasses.replace(algorithm.estimator, rule=1)
+                algorithm = dataclasses.replace(algorithm, estimator=earlier)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ContextDriftWarning)
-                start = initial_policy(problem, kind, seed)
                 found.append(measured(problem, algorithm, start, seed))
         results.keep(name, np.round(100 * np.mean(found, axis=0), 2).tolist())
 

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # where bench is
@@ -24,6 +25,7 @@ import bench
 import lowswitch as ls
 from lowswitch.features import problems
 from lowswitch.io.storage import write_text
+from lowswitch.learners.ridge_spec import linear_form
 
 SEEDS = range(1000, 1016)
 FRESH = range(5000, 5032)  # for inventory and control, which were looked at with the others
@@ -233,13 +235,44 @@ def one_bandit(contexts, name):
     rows = {"rival": rival, "regret": float(regret.mean()), "waiting": ratio(waited, regret)}
     for constant, rule in itertools.product((False, True), (1, 2)):
         algorithm = ls.few(deployments=10, rule=rule)
-        runs = [
-            ls.simulate(one, algorithm, episodes=ROUNDS, seeds=[seed], threads=1, progress=False)
-            for one, seed in zip(made[constant], FRESH, strict=True)
-        ]
         words = f"rule {rule}, {'with' if constant else 'without'} a constant"
-        rows[words] = ratio(np.array([float(run.regret[0]) for run in runs]), regret)
+        rows[words] = ratio(regrets(made[constant], algorithm), regret)
     return rows
+
+
+def limits():
+    """What limits ten deployments on these problems, with the rivals of the section bandits.
+
+    `few` itself, in raw units, the same by rule 1, and a regression that is told everything on the
+    same dates.
+    """
+    import contexts
+
+    results, known = {}, RIVALS["bandits"]
+    for name in contexts.PROBLEMS:
+        made = [contexts.problem(name, ROUNDS, seed, constant=True) for seed in FRESH]
+        plain = [contexts.problem(name, ROUNDS, seed, constant=False) for seed in FRESH]
+        raw = [contexts.in_raw_units(*one) for one in zip(plain, FRESH, strict=True)]
+        dates = np.array(ls.parts.Spread().within(10, ROUNDS, made[0].shape.weights))
+        regret = contexts.runs_of(known[name]["rival"], made, FRESH, dates)[:, 0]
+        told = np.array([contexts.full_information(one, dates) for one in made])
+        form = linear_form(ls.few(deployments=10), ROUNDS)
+        earlier = replace(form, estimator=replace(form.estimator, rule=1))
+        rows = {"few": (form, plain), "raw": (form, raw), "raw before": (earlier, raw)}
+        results[name] = {"full information": ratio(told, regret)}
+        for words, (algorithm, drawn) in rows.items():
+            results[name][words] = ratio(regrets(drawn, algorithm), regret)
+        say(f"  {name}: {results[name]}")
+    return {"rounds": ROUNDS, "seeds": len(FRESH), "problems": results}
+
+
+def regrets(made, algorithm):
+    """The regret of an algorithm on each of these problems, with the fresh seeds."""
+    runs = [
+        ls.simulate(one, algorithm, episodes=ROUNDS, seeds=[seed], threads=1, progress=False)
+        for one, seed in zip(made, FRESH, strict=True)
+    ]
+    return np.array([float(run.regret[0]) for run in runs])
 
 
 def ratio(mine, others):
@@ -259,6 +292,7 @@ SECTIONS = {
     "intercept": intercept,
     "digits": classes,
     "bandits": bandits,
+    "limits": limits,
     "inventory": inventory,
     "speed": speed,
 }
@@ -276,6 +310,7 @@ def main():
     options = parser.parse_args()
     KEPT.open(options.keep)
     results = bench.read(options.json)
+    RIVALS["bandits"] = results.get("bandits", {}).get("problems")
     if options.same_rivals:
         for name, section in results.items():
             if "rival" in section:

@@ -38,7 +38,10 @@ def test_tokens_by_the_command_line(tmp_path, capsys):
     who = ["--role", "reviewer", "--name", "Dr Vega"]
     code, token, _ = run(capsys, "token", "create", address, *who)
     assert (code, re.fullmatch(r"[0-9a-f]{12}\.[\w-]{43}\n", token) is not None) == (0, True)
-    made_too = json.loads(run(capsys, "token", "create", address, *who, "--json")[1])["token"]
+    facts = json.loads(run(capsys, "token", "create", address, *who, "--json")[1])
+    made_too = facts["token"]
+    assert (facts["name"], facts["role"]) == ("Dr Vega", "reviewer")
+    assert made_too.startswith(f"{facts['id']}.")
     listed = run(capsys, "token", "list", address)[1]
     assert listed.count("Dr Vega") == 2
     assert token.split(".")[1].strip() not in listed

@@ -126,6 +126,38 @@ def test_a_better_protocol_is_found_and_a_poor_one_is_not_kept():
     assert one.policy.share == 0  # the last deployment does not explore
 
 
+def test_a_trial_goes_on_until_it_knows_that_one_action_for_all_is_poor():
+    """Five meetings, noise of 0.8; by rule 1 six of six runs ended where they had begun."""
+    slopes = 0.5 * np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+
+    def last_gain(rule, seed):
+        generator = np.random.default_rng(seed)
+        algorithm = ls.linear(
+            members=64,
+            intercept=True,
+            trial="auto",
+            rule=rule,
+            deployments=5,
+            schedule="calendar/250-500-750-1000-1250/1",
+        )
+        size = {"features": 3, "actions": 4, "episodes": 1_500}
+        initial = ls.LinearPolicy.always(0, features=3, actions=4)
+        one = ls.Learner(algorithm, **size, initial=initial, seed=seed)
+        while one.told < 1_500:
+            n = one.next_stop(1_500 - one.told)
+            x, episodes = generator.normal(size=(n, 3)), np.arange(one.told, one.told + n)
+            actions = one.policy.actions(x[:, None], episodes)
+            means = (x * slopes[actions]).sum(axis=1) - 0.2 * (actions > 0)
+            one.tell(x, actions, means + 0.8 * generator.normal(size=n))
+        x = np.random.default_rng(1).normal(size=(2_000, 3))
+        means = x @ slopes.T - 0.2 * (np.arange(4) > 0)
+        return float((one.policy.propensities(x) * means).sum(axis=1).mean())
+
+    gains = {rule: np.mean([last_gain(rule, seed) for seed in range(6)]) for rule in (1, 2)}
+    assert gains[2] > 0.1
+    assert gains[1] < 0.02
+
+
 def test_equal_actions_hardly_ever_change_a_protocol():
     """Of 20 runs in which all actions are equal, at four looks each, few leave the initial one."""
     left = 0

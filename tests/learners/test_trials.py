@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
+from lowswitch.learners.case_posterior import Foreseen
 from lowswitch.learners.trials import (
     Found,
     Moment,
@@ -12,7 +13,9 @@ from lowswitch.learners.trials import (
     limited_law,
     members_in_trial,
     most_in_trial,
+    possible_cases,
     trial_share,
+    worthwhile_share,
 )
 
 DATES = (20, 40, 60, 80)
@@ -104,6 +107,22 @@ def test_an_eager_share_by_hand():
 )
 def test_the_share_of_a_trial_by_hand(trial, found, share):
     assert trial_share(trial, EVEN, found) == pytest.approx(share)
+
+
+def test_a_worthwhile_share_by_hand():
+    moment = Moment(number=1, dates=[100], following=200, episodes=232, rule=2)
+    cases = possible_cases(moment)  # in the 32 episodes after the next date
+    assert cases == pytest.approx([0, 8, 8 * 2**0.5, 16, 16 * 2**0.5, 32])
+    gains = np.array([0.0, 0.5, 0.6, 0.7, 0.71, 0.72])
+    # 32 gains - 0.2 cases: 0, 14.4, 16.9, 19.2, 18.2, 16.6
+    cheap = Foreseen(gains, most=0.1, lost=0.05)
+    assert worthwhile_share(moment, cheap) == 16 / 100
+    # 32 gains - 2 cases: 0, 0, -3.4, ...; a case may cost twice as much as could be gained
+    assert worthwhile_share(moment, Foreseen(gains, most=1.0, lost=0.0)) == 0.0
+    short = moment._replace(dates=[180])  # 16 of 20 cases are more than half of them
+    assert worthwhile_share(short, cheap) == 0.5
+    assert trial_share("auto", moment, NOTHING, cheap) == 16 / 100
+    assert trial_share(0.3, moment, NOTHING, cheap) == 0.3
 
 
 def test_a_share_is_so_many_of_the_policies():

@@ -137,6 +137,20 @@ def test_a_page_does_not_wait_for_a_journal_that_lags(served, monkeypatch):
     wait_for(lambda: "by board: &lt;s&gt;yes&lt;/s&gt;" in served.page("/", session)[1])
 
 
+def test_a_mistake_of_the_server_is_a_page_in_a_browser_and_json_elsewhere(served, monkeypatch):
+    def broken():
+        raise KeyError("to")
+
+    session = served.login("auditor")
+    monkeypatch.setattr(served.service.ledger, "status", broken)
+    status, text = served.page("/", session)
+    assert (status, "<h1>Not done</h1>" in text) == (500, True)
+    assert "This is a mistake of the server" in text
+    assert "Your click changed nothing" not in text
+    status, answer = served.json("GET", "/api/status", role="auditor")
+    assert (status, answer["error"]) == (500, "Fault")
+
+
 def test_versions_are_those_of_the_state_while_another_process_decides(tmp_path):
     filled(tmp_path)
     writer, reader = (Ledger.open(tmp_path / "run.db", read_only=only) for only in (False, True))

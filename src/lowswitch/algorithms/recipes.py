@@ -873,6 +873,7 @@ def linear(
     drift: Drift = "ignore",
     trial: Trial | None = None,
     floor: float | None = None,
+    rule: int = 1,
 ) -> Algorithm:
     """Mixtures of posterior samples of ridge regression on features, for a `LinearLearner`.
 
@@ -902,6 +903,8 @@ def linear(
         See `Ridge`; `few` uses intercept=True, link="auto" and drift="watch".
     trial, floor
         As in `few`.
+    rule
+        The version of the rules, see `Ridge`; `few` uses 2.
     """
     final = "usual" if deployments is None else last
     ridges = Ridge(
@@ -912,6 +915,7 @@ def linear(
         drift=drift,
         trial=trial,
         floor=floor,
+        rule=rule,
     )
     return assemble(
         ridges, Sampled(c=c, draws=draws), schedule, deployments=deployments, last=final

@@ -34,6 +34,7 @@ Draws = Literal["plain", "optimistic"]
 Spent = Literal["budget"]
 Link = Literal["linear", "auto"]
 Drift = Literal["ignore", "watch"]
+RULE = 2  # the newest version of the rules of learners with features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,11 @@ class Ridge:
         problems of one step; elsewhere "auto" has none.
     floor
         As in `LearnedPosterior`, measured from the least reward, which the learner is told.
+    rule
+        The version of the rules. By 1 the penalty depends on the units of the features, and the
+        share of a trial is chosen as for tables. By 2 the penalty is the one of features with the
+        mean 0 and the deviation 1, as far as the data tell, and the share follows what a trial is
+        expected to teach.
     """
 
     members: int = 32
@@ -72,9 +78,11 @@ class Ridge:
     drift: Drift = "ignore"
     trial: Trial | None = None
     floor: float | None = None
+    rule: int = 1
 
     def __post_init__(self) -> None:
         check_trial(self)
+        object.__setattr__(self, "rule", require_count("rule", self.rule, most=RULE))
         object.__setattr__(self, "members", require_count("members", self.members))
         way_out = "1 is usual; a smaller one trusts few data more"
         object.__setattr__(self, "ridge", require_positive("ridge", self.ridge, way_out))

@@ -178,7 +178,7 @@ _DAYS = argument(
 def create(access: Access, options: argparse.Namespace) -> None:
     """Make a token and print it; it cannot be shown again."""
     made = access.create(name=options.name, role=options.role, days=options.days, by=options.by)
-    _print_token(made, options)
+    _print_token(access, made, options)
 
 
 @command(
@@ -197,11 +197,14 @@ def create(access: Access, options: argparse.Namespace) -> None:
 def rotate(access: Access, options: argparse.Namespace) -> None:
     """Make a new token for the same name and role; the old one works on for a while."""
     days = {"days": options.days, "overlap": options.overlap}
-    _print_token(access.rotate(options.id, **days, by=options.by), options)
+    _print_token(access, access.rotate(options.id, **days, by=options.by), options)
 
 
-def _print_token(made: str, options: argparse.Namespace) -> None:
-    print(json.dumps({"token": made}) if options.json else made)
+def _print_token(access: Access, made: str, options: argparse.Namespace) -> None:
+    identity = made.split(".")[0]
+    (known,) = (one for one in access.tokens() if one.id == identity)
+    facts = {"token": made} | known.shown(datetime.now(UTC))
+    print(json.dumps(facts) if options.json else made)
     if not options.json and sys.stdout.isatty():
         print("keep it: only its hash is stored, and it is not shown again", file=sys.stderr)
 

@@ -16,14 +16,26 @@ from typing import NamedTuple
 import numpy as np
 
 from lowswitch.kernels.streams import normals, uniforms
+from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.shape import Shape
 
 MODELS = 400
 MOST_WEIGHTS = 600  # of a model; more take too long
 _SIZES = (0.003, 0.03, 0.1, 0.2, 0.4, 0.8, 1.6)  # of what differs, in deviations of the noise
+_FORESEEN, _ON = 96, 200  # models and contexts by which the worth of further cases is foreseen
+_ALL = 1e12  # cases, by which everything becomes known
+_CLEAR = 2.0  # standard deviations by which a foreseen gain must exceed 0 to be used
 _WIDE = 5.0  # the same of what all actions have in common
 _EVER = 1 << 22  # numbers that each kind of draw may need
 _COMMON, _LEVELS, _SLOPES = 0, 1, 2  # kinds of weights
+
+
+class Foreseen(NamedTuple):
+    """What further cases, each given any of the actions, would teach about a policy."""
+
+    gains: np.ndarray  # [n]  that become clear by these numbers of cases, on average over models
+    most: float  # the gain if everything became known
+    lost: float  # by such a case, compared with the policy
 
 
 class _Fit(NamedTuple):
@@ -88,14 +100,14 @@ class CasePosterior:
 
     def values(self, newest: int) -> np.ndarray:  # [n, A, MODELS]
         """The value of each action in at most the `newest` last cases, in each model."""
-        each = np.eye(self.shape.actions)
-        recent = slice(-newest, None)
-        n, weights = len(self.contexts[recent]), self.weights()
-        found = [
-            self.combined(np.broadcast_to(one, (len(self.contexts), len(one))))[recent] @ weights.T
-            for one in each
-        ]
-        return np.stack(found, axis=1).reshape(n, len(each), -1) + self._level
+        weights = self.weights()
+        found = [self._given(a)[-newest:] @ weights.T for a in range(self.shape.actions)]
+        return np.stack(found, axis=1) + self._level
+
+    def _given(self, action: int) -> np.ndarray:  # [n, p]
+        """The combined vectors if all cases were given one action."""
+        one = np.eye(self.shape.actions)[action]
+        return self.combined(np.broadcast_to(one, (len(self.contexts), len(one))))
 
     @staticmethod
     def can(shape: Shape, rewards: np.ndarray) -> bool:
@@ -139,16 +151,55 @@ class CasePosterior:
         evidence = -logarithms - 0.5 * (1 + n) * float(np.log(scatter))
         return _Fit(evidence, scatter, prior, factor, half)
 
+    # ---- foreseeing ------------------------------------------------------------------------------
+
+    def foreseen(self, policy: LinearPolicy, cases: np.ndarray) -> Foreseen:
+        """What these numbers of further cases [n] would teach about a policy.
+
+        In each model, cases move the expected weights part of the way to the drawn ones, and what
+        is not known by then stays as a deviation of the gain. A gain that is not clear is not
+        used, and counts as 0.
+        """
+        contexts, A = self.contexts[-_ON:], self.shape.actions
+        each = np.stack([self._given(a)[-_ON:] for a in range(A)], axis=1)  # [n, A, p]
+        shares = policy.propensities(contexts)  # [n, A]
+        information = np.einsum("nap,naq->pq", each, each) / (A * len(each))
+        middles = (np.arange(_FORESEEN) + 0.5) / _FORESEEN
+        cells, p = self._cells(middles), len(self._kinds)
+        z = normals(self._key, self._first // 2 + _EVER // 2, _FORESEEN * p).reshape(-1, p)
+        gains = np.zeros((_FORESEEN, len(cases) + 1))
+        lost = np.zeros(_FORESEEN)
+        for cell in np.unique(cells):
+            fit, of_cell = self._fits[cell], np.flatnonzero(cells == cell)
+            noise = float(np.sqrt(2.0 * fit.scatter / (1 + len(self._paid))))
+            turned = fit.turned(np.eye(p))
+            sizes, ways = np.linalg.eigh(turned.T @ information @ turned)
+            known = np.append(cases, _ALL)[:, None] * np.maximum(sizes, 0.0)  # [n + 1, p]
+            left = 1.0 / (1.0 + known)
+            usual, own = each @ fit.mean, noise * (each @ turned @ ways)  # [n, A], [n, A, p]
+            for model in of_cell:
+                moved = np.sqrt(1.0 - left) * z[model]  # [n + 1, p]
+                values = usual[..., None] + own @ moved.T  # [n, A, n + 1]
+                gains[model] = _clear_gains(values, own, shares, left)
+                drawn = values[..., -1]
+                lost[model] = (shares * drawn).sum(axis=1).mean() - drawn.mean()
+        means = gains.mean(axis=0)
+        return Foreseen(means[:-1], float(means[-1]), float(lost.mean()))
+
     # ---- drawing ---------------------------------------------------------------------------------
+
+    def _cells(self, uniform: np.ndarray) -> np.ndarray:  # [n]
+        """The fit of each model, by numbers from 0 to 1 [n]."""
+        evidence = np.array([fit.evidence for fit in self._fits])
+        chances = np.exp(evidence - evidence.max()).cumsum()
+        return np.asarray(np.searchsorted(chances, uniform * chances[-1]))
 
     def weights(self) -> np.ndarray:  # [MODELS, p]
         """Weights of each model."""
         from scipy.special import gammaincinv
 
-        evidence = np.array([fit.evidence for fit in self._fits])
-        chances = np.exp(evidence - evidence.max()).cumsum()
         uniform = uniforms(self._key, self._first, 2 * MODELS).reshape(2, MODELS)
-        cells = np.searchsorted(chances, uniform[0] * chances[-1])
+        cells = self._cells(uniform[0])
         scatter = np.array([self._fits[cell].scatter for cell in cells])
         noise = np.sqrt(scatter / gammaincinv(0.5 * (1 + len(self._paid)), uniform[1]))
         p = len(self._kinds)
@@ -198,6 +249,23 @@ class CasePosterior:
         design, paid = self._design[chosen], self._paid[chosen]
         sums = design.T @ design, design.T @ paid, float(paid @ paid), len(paid)
         return self._fit(*sums, level, slope).mean
+
+
+def _clear_gains(
+    values: np.ndarray, own: np.ndarray, shares: np.ndarray, left: np.ndarray
+) -> np.ndarray:  # [k]
+    """The average gain of the best actions over a policy, where it is clear.
+
+    values: of each action in contexts [n, A, k], for k states of knowledge. own: by how much each
+    of p directions moves them [n, A, p]. shares: how often the policy plays each action [n, A].
+    left: the variance of each direction that is left [k, p].
+    """
+    n, A, k = values.shape
+    chosen = np.eye(A)[values.argmax(axis=1)].transpose(1, 0, 2) - shares  # [k, n, A]
+    gains = np.einsum("kna,nak->k", chosen, values) / n
+    ways = chosen.reshape(k, -1) @ own.reshape(n * A, -1) / n  # [k, p]
+    deviations = np.sqrt((ways**2 * left).sum(axis=1))
+    return np.where(gains > _CLEAR * deviations, gains, 0.0)
 
 
 def _kinds(shape: Shape) -> np.ndarray:  # [p]

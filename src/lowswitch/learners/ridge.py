@@ -39,6 +39,7 @@ from lowswitch.learners.ridge_protocol import (
     judged,
 )
 from lowswitch.learners.ridge_spec import Spec, can_be_protocol
+from lowswitch.learners.scales import LEAST_CONTEXTS, Scales, upper_factors
 from lowswitch.learners.trials import (
     NOTHING,
     Found,
@@ -47,6 +48,7 @@ from lowswitch.learners.trials import (
     moment_of,
     most_in_trial,
     needs_protocol,
+    possible_cases,
     trial_share,
 )
 from lowswitch.policy.linear import LinearPolicy, allowed_actions
@@ -58,7 +60,7 @@ from lowswitch.show.progress import say_when_compiling
 _FIRST_ROOM = 64  # episodes
 _RECENT = 200  # episodes whose contexts say how much a proposal would change
 _COSTED = 16  # policies of a trial that are enough to say what it costs
-_RULE = 2  # by which the share of a trial is chosen, see `trials`
+_TABLES = 2  # the rule of tables by which the share of a trial is chosen, see `trials`
 
 
 class Deployment(NamedTuple):
@@ -547,9 +549,11 @@ class RidgeKnowledge:
             self.spec.dates,
             episodes=self.spec.episodes,
             deployments=self.spec.budget or self.spec.episodes,
-            rule=_RULE,
+            rule=_TABLES,
         )
-        exploring = members_in_trial(trial_share(self.spec.trial, moment, found), L)
+        cases = self.cases(told) if self.spec.rule > 1 and self.spec.trial == "auto" else None
+        foreseen = None if cases is None else cases.foreseen(protocol, possible_cases(moment))
+        exploring = members_in_trial(trial_share(self.spec.trial, moment, found, foreseen), L)
         if self.spec.floor is not None:
             exploring = min(exploring, most)
         exploring = 0 if alone else exploring
@@ -589,11 +593,15 @@ class RidgeKnowledge:
 
     def judge(self, told: int) -> Believed | None:
         """Models of the newest cases; None if there is not enough to learn them from."""
+        cases = self.cases(told)
+        return None if cases is None else Believed.of(cases)
+
+    def cases(self, told: int) -> CasePosterior | None:
+        """A posterior by the newest cases; None if there is not enough to learn it from."""
         x, actions, rewards = (array[:, 0] for array in self.recent)
         if not CasePosterior.can(self.shape, rewards):
             return None
-        key = self.model_key
-        return Believed.of(CasePosterior(self.shape, x, actions, rewards, key=key, told=told))
+        return CasePosterior(self.shape, x, actions, rewards, key=self.model_key, told=told)
 
     def _exploited(
         self,
@@ -686,7 +694,7 @@ class RidgeKnowledge:
         if self.odds and told:
             return self._fit_odds(values, told)
         moment, total = self._moments(h, values, told)
-        factors, explained = self.sums.factor[h], 0.0
+        factors, explained = self._factors(h), 0.0
         for factor, b in zip(factors, moment, strict=True):
             forward(factor, b)
             explained += float(np.add.reduce(b[:, 0] ** 2))
@@ -697,17 +705,38 @@ class RidgeKnowledge:
 
     def _fit_odds(self, values: _Values, told: int) -> _Fit:
         """Fit log-odds to rewards that are 0 or 1; a draw spreads half as far as the posterior."""
-        kept = FeatureEpisodes(*(array[:told, 0] for array in self.kept))
+        kept, scales = FeatureEpisodes(*(array[:told, 0] for array in self.kept)), self._scales(0)
         blocks = np.minimum(kept.actions, self.inner.blocks - 1)
+        x = kept.x[:, 0] if scales is None else scales.standardised(kept.x[:, 0])
         offset, weights, factor = fitted_log_odds(
-            self._with_constant(kept.x[:, 0]),
-            blocks,
-            kept.rewards,
-            self.spec.ridge,
-            self.inner.blocks,
+            self._with_constant(x), blocks, kept.rewards, self.spec.ridge, self.inner.blocks
         )
+        if scales is not None:
+            weights, factor = scales.weights(weights), scales.factors(factor)
         values.offsets[0], values.weights[0] = offset, weights.T[..., None]
         return _Fit(HALF, factor)
+
+    def _scales(self, h: int) -> Scales | None:
+        """The means and deviations of the features at a step; None if they are not to be used."""
+        n = int(self.sums.counts[h])
+        if self.spec.rule == 1 or not self.spec.intercept or n < LEAST_CONTEXTS:
+            return None
+        return Scales.of(self._squares(h).sum(axis=0), n)
+
+    def _squares(self, h: int) -> np.ndarray:  # [B, D, D]
+        """sum x x' of each weight vector."""
+        factors = self.sums.factor[h]
+        return np.asarray(
+            factors.transpose(0, 2, 1) @ factors - self.spec.ridge * np.eye(factors.shape[-1])
+        )
+
+    def _factors(self, h: int) -> np.ndarray:  # [B, D, D]
+        """U of each weight vector, with the penalty of standardised features where there is one."""
+        scales = self._scales(h)
+        if scales is None:
+            unscaled: np.ndarray = self.sums.factor[h]
+            return unscaled
+        return upper_factors(self._squares(h) + self.spec.ridge * scales.penalty)
 
     def _moments(self, h: int, values: _Values, told: int) -> tuple[np.ndarray, float]:
         """The sums [B, D, C] of target times features, and the sum of squared targets."""

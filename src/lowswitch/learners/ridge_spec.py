@@ -44,6 +44,7 @@ class Spec:
     spread: Spread | None = None  # by which dates can be moved
     trial: Trial | None = None  # the share of the cases that explore beside a protocol
     floor: float | None = None
+    rule: int = 1  # the version of the rules, see `Ridge`
 
     def inner(self, shape: Shape) -> Shape:
         """The shape with the constant feature, if there is one."""
@@ -120,6 +121,7 @@ def spec_of(algorithm: Algorithm, shape: Shape, episodes: int) -> Spec:
         spread=plain if isinstance(plain, Spread) else None,
         trial=estimator.trial,
         floor=estimator.floor,
+        rule=estimator.rule,
     )
 
 
@@ -165,7 +167,7 @@ def linear_form(
     when = Spread(plain.gap) if type(plain) is Late else plain
     options: dict[str, Any] = {}
     if algorithm.estimator.rule > 1:
-        options = {"intercept": True, "link": "auto", "drift": "watch"}
+        options = {"intercept": True, "link": "auto", "drift": "watch", "rule": 2}
     trial = algorithm.estimator.trial
     if trial == "auto" and algorithm.estimator.rule == 1:  # which had none with features
         trial = None

@@ -14,18 +14,21 @@ from typing import NamedTuple
 import numpy as np
 
 from lowswitch.algorithms.trial import Trial
+from lowswitch.learners.case_posterior import Foreseen
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.policy.members import Part
 from lowswitch.policy.tables import departing
 
-# by the rule of `few`: the share of all cases that enter trials which find nothing, and the largest
-# share of the cases until the next date meanwhile
+# by the rule of tables: the share of all cases that enter trials which find nothing, and the
+# largest share of the cases until the next date meanwhile
 _BUDGET, _MOST = {1: 0.035, 2: 0.025}, {1: 0.3, 2: 0.5}
 _AT_ONCE = 0.75  # of the remaining ones are used at each deployment
 _SOON = 1 / 6  # of the run, until which all may explore where the initial policy is poor
 _DECAY = 1.5  # the power by which the share falls after that
 _SURE = 3.0  # standard deviations of a gain from which on it is certain that something was found
 _TIE = 1e-9  # a smaller gain is rounding
+_DOUBT = 2.0  # a case in the trial may lose this many times what could be gained
+_FEWEST = 8  # cases of a trial that is worth anything
 _RISK = 0.1  # the probability that a deployment may lie below the floor
 
 
@@ -79,7 +82,9 @@ def moment_of(
 NOTHING = Found(gain=0.0, ratio=0.0, cost=0.0, paid=True)
 
 
-def trial_share(trial: Trial | None, moment: Moment, found: Found) -> float:
+def trial_share(
+    trial: Trial | None, moment: Moment, found: Found, foreseen: Foreseen | None = None
+) -> float:
     """The share of the cases that the trial of a deployment should get.
 
     "falling" is one over the number of the deployment.
@@ -90,6 +95,9 @@ def trial_share(trial: Trial | None, moment: Moment, found: Found) -> float:
     and most cases soon explore. The size of the finding is the gain as a share of gain and cost,
     times its certainty. If no reward was ever seen, there is nothing to lose, and all cases
     explore.
+
+    foreseen: what the cases of `possible_cases` would teach. While nothing is found, the share then
+    follows from this instead; see `worthwhile_share`.
     """
     if isinstance(trial, float):
         return trial
@@ -98,7 +106,28 @@ def trial_share(trial: Trial | None, moment: Moment, found: Found) -> float:
     poor = 0.0 if found.paid else 1.0
     if found.gain > _TIE:
         poor = min(1.0, found.ratio / _SURE) * found.gain / (found.gain + abs(found.cost))
-    return (1.0 - poor) * careful_share(moment) + poor * eager_share(moment)
+    usual = careful_share(moment) if foreseen is None else worthwhile_share(moment, foreseen)
+    return (1.0 - poor) * usual + poor * eager_share(moment)
+
+
+def possible_cases(moment: Moment) -> np.ndarray:
+    """Numbers of cases, by factors of sqrt(2), that trials could have; none, and 8 on."""
+    left = max(moment.episodes - moment.following, _FEWEST)
+    steps = math.floor(2.0 * math.log2(left / _FEWEST))
+    return np.concatenate([[0.0], _FEWEST * 2.0 ** (0.5 * np.arange(steps + 1))])
+
+
+def worthwhile_share(moment: Moment, foreseen: Foreseen) -> float:
+    """The share by which trials get as many cases as are worth most, at most half of all.
+
+    What becomes clear is gained after the next date, and each case in a trial costs what it is
+    expected to lose. A policy that somebody chose is rarely the worst. So where hardly anything is
+    known, a case may cost twice as much as could be gained.
+    """
+    after, until = moment.episodes - moment.following, moment.following - moment.dates[-1]
+    cases, cost = possible_cases(moment), max(foreseen.lost, _DOUBT * foreseen.most)
+    best = cases[int(np.argmax(after * foreseen.gains - cost * cases))]
+    return float(min(_MOST[moment.rule], best / until))
 
 
 def careful_share(moment: Moment) -> float:

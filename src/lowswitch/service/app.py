@@ -494,9 +494,11 @@ class Door:
             await self._answer(scope, receive, send_with_headers)
         except Exception as error:
             self._fault(error)
-            said = {"error": "Fault", "says": "this is a mistake of the server; its log says more"}
+            fault = RefusedError(500, "this is a mistake of the server; its log says more", "Fault")
+            is_api = scope["path"].startswith("/api") or scope["path"] in PROBES
+            answer = _refused(self.service, is_api, Request(scope), fault)
             with suppress(RuntimeError):  # it had begun to answer
-                await JSONResponse(said, 500)(scope, receive, send_with_headers)
+                await answer(scope, receive, send_with_headers)
         finally:
             self._note(scope, status, time.perf_counter() - begin)
 
