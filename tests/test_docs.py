@@ -423,6 +423,7 @@ def test_a_long_number_in_the_text_comes_from_a_file_or_from_what_the_page_print
     shown = "".join(re.findall(fenced, page(name), re.DOTALL | re.MULTILINE)).replace("_", "")
     text = re.sub(fenced, "", page(name), flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"<!-- \w+/[\w-]+ -->.*?<!-- / -->|`[^`\n]*`", "", text, flags=re.DOTALL)
+    text = re.sub(r"arXiv \d+\.\d+", "", text)
     numbers = re.findall(r"(?<![\w./])(?:\d{1,3}(?:,\d{3})+|\d+\.\d+)(?!\w)", text)
     long = {number for number in numbers if len(re.sub(r"^0\.0*|\D", "", number)) >= 3}
     shown = shown.replace(",", "")

@@ -35,7 +35,13 @@ def derived(kind):
 
 def algorithm_of(estimator, bonus):
     """With these parts, and a schedule that goes with them."""
-    schedule = parts.Grid("equal", 3) if isinstance(estimator, parts.Ridge) else parts.Growth(2)
+    schedule = parts.Growth(2)
+    if isinstance(estimator, parts.Ridge):
+        schedule = parts.Grid("equal", 3)
+    elif isinstance(estimator, parts.FederatedAdvantage):
+        schedule = parts.StageRounds(machines=2)
+    elif isinstance(estimator, parts.FederatedQ | parts.FederatedSettled):
+        schedule = parts.VisitRounds(machines=2)
     return ls.Algorithm(estimator=estimator, bonus=bonus, schedule=schedule)
 
 

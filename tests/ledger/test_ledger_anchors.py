@@ -218,13 +218,13 @@ def test_a_damaged_record_is_not_signed(tmp_path, capsys, table, bad):
     file = tmp_path / "anchors.jsonl"
     assert commands.main(["ledger", "anchor", str(served.address), "--out", str(file)]) == 3
     said = capsys.readouterr().err
-    assert f"event {bad}: its hash is not that of its text; nothing was signed" in said
+    assert f"event {bad}: its hash does not match its text; nothing was signed" in said
     assert not file.exists()
 
 
 def test_a_server_that_knows_of_damage_signs_nothing(tmp_path):
     with Served(tmp_path) as served:
-        bad = Verdict(False, 3, 4, "event 4: its hash is not that of its text", "")
+        bad = Verdict(False, 3, 4, "event 4: its hash does not match its text", "")
         served.access.keep(bad, by="auditor")
         code, answer = served.json("GET", "/api/anchor", role="auditor")
         assert (code, "nothing is signed" in answer["says"]) == (422, True)

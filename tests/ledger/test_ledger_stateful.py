@@ -110,7 +110,7 @@ class Board(RuleBasedStateMachine):
             self.ledger.rollback(version, by="chief", reason="no")
         except LedgerError as error:
             why = str(error)
-        assert why == "" or "deployed now" in why or "forbidden" in why
+        assert why == "" or "already deployed" in why or "forbidden" in why
         self.version += why == ""
 
     @rule(snapshot=st.booleans())

@@ -135,9 +135,7 @@ def test_scores_are_shares_of_what_can_be_earned(swept):
 def test_a_problem_in_which_nothing_can_be_gained_has_no_score(problems):
     flat = ls.TabularMDP(np.ones((1, 2, 1)), np.full((1, 2), 0.5), horizon=2)
     swept = ls.sweep([problems[0], flat], ALGORITHMS[:1], episodes=20, seeds=2)
-    with pytest.raises(
-        ValueError, match=r"problem 1, .*, has no scores: an optimal policy earns 1"
-    ):
+    with pytest.raises(ValueError, match=r"problem 1 has no scores: an optimal policy earns 1"):
         swept.iqm()
 
 

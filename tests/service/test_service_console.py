@@ -168,8 +168,8 @@ def test_a_limit_that_cannot_be_met_is_said_before_confirming(tmp_path):
         view, session = records(served.ledger), served.login("reviewer")
         text = limited(served, session, view, "approve all", "10")[1]
         assert (
-            "Each of the 4 alternatives needs 6.2 %. The limit of 10 % leaves room for 1; the other"
-            in text
+            "The trial has 4 groups, each with 6.2 % of new patients. The limit of 10 % leaves room"
+            " for 1; the other 3 stop." in text
         )
         assert re.search(
             r"<h1>Approve \d changes and the trial for 6 % of new patients\?</h1>", text
@@ -365,11 +365,20 @@ def test_a_veto_in_several_places_is_lifted_at_once(tmp_path):
         ledger, session = served.ledger, served.login("reviewer")
         ledger.forbid([(0, 0), (1, 0), (1, 2)], ["surgery"], by="board", reason="harm")
         page = served.page("/map", session)[1]
-        assert "Allow surgery again for well, every visit; bad, visit 2" in page
+        assert "Allow surgery again for well (every visit) and bad (visit 2)" in page
         assert page.count("harm") == 1  # the reason, once
         rows = re.findall(r'name="row" value="([\d:]+)"', page)
         sheet = served.post("/lift", session, row=rows, action="surgery")[2].decode()
-        assert "well, every visit; bad, visit 2" in sheet
+        assert "well (every visit) and bad (visit 2)" in sheet
+
+
+def test_a_list_of_treatments_says_which_place_belongs_to_which(tmp_path):
+    with Served(tmp_path, **WARD) as served:
+        terms = served.ledger.terms
+    given = {(0, 0, 0), (1, 1, 0), (0, 2, 1), (1, 2, 1)}
+    assert phrases.actions_words(terms, given) == (
+        "watch for well (visit 1) and ill (visit 2); drug for bad, every visit"
+    )
 
 
 def test_versions_that_look_alike_in_a_place_do_not_differ_there():
@@ -677,3 +686,18 @@ def test_axe_finds_nothing_serious_on_any_page_in_light_and_dark(clinic):
                 look("confirm")
         assert {name: faults for name, faults in found.items() if faults} == {}
         assert len(found) == 2 * (1 + len({*PAGES["reviewer"], *PAGES["operator"]}) + 1)
+
+
+@chromium
+def test_the_printed_status_cuts_no_table_off(clinic, tab):
+    tab.open(f"{clinic.url}/login")
+    tab.type("#token", clinic.tokens["reviewer"])
+    tab.click("main button", leaves=True)
+    tab.size(695, 1000)  # A4 without its margins
+    tab.look(prints=True)
+    right = tab.evaluate(
+        "(right => Math.max(...[...document.querySelectorAll('section.card table')].map("
+        "e => right(e) - right(e.closest('section')))))(e => e.getBoundingClientRect().right)"
+    )
+    tab.look()
+    assert right <= 0

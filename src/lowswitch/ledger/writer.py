@@ -284,7 +284,8 @@ class Writer:
     def dismiss(self, ticket: str, reason: str, by: str) -> None:
         """Leave the report of a ticket as it is, although its site sent another one."""
         known = self.ticket(ticket)
-        sent, answered = (self._sent(kind, known.number) for kind in ("conflict", "dismissed"))
+        sent = self._sent("conflict", known.number)
+        answered = self._sent("dismissed", known.number)
         last = max([known.report or 0, *(one.seq for one in answered)])
         if not any(one.seq > last for one in sent):
             raise LedgerError(f"no report waits that contradicts the one of ticket {ticket}")

@@ -18,14 +18,17 @@ from lowswitch.service.sheets import Sheet
 from lowswitch.show.text import counted
 
 _SHEETS: dict[str, Callable[[Known, dict[str, Any]], Sheet]] = {  # by the kinds of events
-    "approved": approvals.approved,
-    "rejected": approvals.rejected,
-    "vetoed": reversals.vetoed,
-    "lifted": reversals.lifted,
-    "rolled_back": reversals.rolled_back,
-    "capped": reversals.capped,
-    "thawed": reversals.thawed,
-    "quorum": reversals.quorum,
+    sheet.__name__: sheet
+    for sheet in (
+        approvals.approved,
+        approvals.rejected,
+        reversals.vetoed,
+        reversals.lifted,
+        reversals.rolled_back,
+        reversals.capped,
+        reversals.thawed,
+        reversals.quorum,
+    )
 }
 _ASKED = ("proposal", "part", "share", "actions", "instead", "to", "quorum")  # beside the rows
 _SHOWN_FOR = timedelta(days=7)  # how long the pages say what became of a request
@@ -320,7 +323,8 @@ def end_words(terms: Terms, one: Ended, laws: display.Laws) -> str:
     mark = one.by
     when = f"on {display.clock(mark.time)}"
     if one.refused:
-        return f"{mark.actor} turned it down {when}: {mark.facts['reason']}"
+        did = "withdrew it" if mark.actor == one.asked.actor else "turned it down"
+        return f"{mark.actor} {did} {when}: {mark.facts['reason']}"
     if mark.kind == "met":
         return f"It lapsed {when}, when {mark.actor} asked for a new proposal"
     said = display.decision_words(terms, mark.kind, mark.facts, laws)
