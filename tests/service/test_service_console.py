@@ -365,11 +365,20 @@ def test_a_veto_in_several_places_is_lifted_at_once(tmp_path):
         ledger, session = served.ledger, served.login("reviewer")
         ledger.forbid([(0, 0), (1, 0), (1, 2)], ["surgery"], by="board", reason="harm")
         page = served.page("/map", session)[1]
-        assert "Allow surgery again for well, every visit; bad, visit 2" in page
+        assert "Allow surgery again for well (every visit) and bad (visit 2)" in page
         assert page.count("harm") == 1  # the reason, once
         rows = re.findall(r'name="row" value="([\d:]+)"', page)
         sheet = served.post("/lift", session, row=rows, action="surgery")[2].decode()
-        assert "well, every visit; bad, visit 2" in sheet
+        assert "well (every visit) and bad (visit 2)" in sheet
+
+
+def test_a_list_of_treatments_says_which_place_belongs_to_which(tmp_path):
+    with Served(tmp_path, **WARD) as served:
+        terms = served.ledger.terms
+    given = {(0, 0, 0), (1, 1, 0), (0, 2, 1), (1, 2, 1)}
+    assert phrases.actions_words(terms, given) == (
+        "watch for well (visit 1) and ill (visit 2); drug for bad, every visit"
+    )
 
 
 def test_versions_that_look_alike_in_a_place_do_not_differ_there():

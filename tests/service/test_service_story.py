@@ -253,6 +253,9 @@ def test_a_decision_by_keyboard_alone(tab, tmp_path):
         tab.key("Enter", code=13, text="\r", leaves=True)
         tab_to("e.matches('a.button[href=\"/proposal\"]')")
         tab.key("Enter", code=13, text="\r", leaves=True)
+        tab_to("e.name === 'share'")
+        tab.key("Enter", code=13, text="\r", leaves=True)  # and does not ask for a decision
+        assert "Nothing was done yet" in tab.text
         tab_to("e.name === 'decision'")
         tab.key("ArrowDown", code=40)
         assert tab.evaluate("document.activeElement.value").startswith("approve")

@@ -411,7 +411,7 @@ def _changed_by(terms: Terms, mark: Mark, laws: Laws) -> list[str]:
             return changed
         return [f"forbidden for {phrases.places_words(terms, mark.facts['rows'])}", *changed]
     rows = people_rows(mark.facts, protocol=laws.protocol)
-    found = phrases.places_words(terms, rows).split("; ") if rows else []
+    found = phrases.places_list(terms, rows)
     return found + ["the proposed trial"] * (len(rows) < len(mark.facts.get("rows", [])))
 
 
@@ -622,7 +622,7 @@ def event_words(
         found += [*lines[:12], *[f"and {len(lines) - 12:,} more lines"] * (len(lines) > 12)]
     elif payload.get("rows") and "told" not in payload:
         rows = people_rows(payload | {"in_trial": list(in_trial)}, protocol=laws.protocol)
-        places = phrases.places_words(terms, rows).split("; ") if rows else []
+        places = phrases.places_list(terms, rows)
         more = [f"and {len(places) - 12:,} more"] * (len(places) > 12)
         trial = ["the proposed trial"] * (len(rows) < len(payload["rows"]))
         found.append("; ".join([*places[:12], *more, *trial]))

@@ -78,17 +78,31 @@ def steps_words(terms: Terms, steps: Sequence[int]) -> str:
     return several(names)
 
 
-def places_words(terms: Terms, rows: Sequence[Sequence[int]]) -> str:
-    """Several rows by their labels: ill, visits 1 and 2; well, visit 1."""
+def places(terms: Terms, rows: Sequence[Sequence[int]]) -> list[tuple[str, str]]:
+    """The states of several rows, each with its steps, by their labels."""
     found = dict[int, list[int]]()
-    if [tuple(row) for row in rows] == [WHOLE]:
-        return place(terms, *WHOLE)
     for h, x in rows:
         found.setdefault(x, []).append(h)
-    return "; ".join(
-        f"{terms.labels['state'][x]}, {steps_words(terms, sorted(steps))}"
-        for x, steps in found.items()
-    )
+    return [
+        (terms.labels["state"][x], steps_words(terms, sorted(steps))) for x, steps in found.items()
+    ]
+
+
+def places_words(terms: Terms, rows: Sequence[Sequence[int]]) -> str:
+    """Several rows in a sentence: ill, every visit; or ill (visits 1 and 2) and well (visit 1)."""
+    if [tuple(row) for row in rows] == [WHOLE]:
+        return place(terms, *WHOLE)
+    found = places(terms, rows)
+    if len(found) == 1:
+        return ", ".join(found[0])
+    return several([f"{state} ({steps})" for state, steps in found])
+
+
+def places_list(terms: Terms, rows: Sequence[Sequence[int]]) -> list[str]:
+    """Several rows as the items of a list, one for each state."""
+    if [tuple(row) for row in rows] == [WHOLE]:
+        return [place(terms, *WHOLE)]
+    return [", ".join(one) for one in places(terms, rows)]
 
 
 def plays_words(names: Sequence[str], *, protocol: bool) -> str:
