@@ -56,8 +56,8 @@ def meaning(word: str, terms: Terms) -> str:
 
 
 def several(names: Sequence[str], word: str = "and") -> str:
-    """Names as a list within a sentence."""
-    *most, last = names
+    """Names as a list within a sentence; empty if there are none."""
+    *most, last = names or [""]
     return f"{', '.join(most)} {word} {last}" if most else last
 
 
@@ -78,31 +78,25 @@ def steps_words(terms: Terms, steps: Sequence[int]) -> str:
     return several(names)
 
 
-def places(terms: Terms, rows: Sequence[Sequence[int]]) -> list[tuple[str, str]]:
-    """The states of several rows, each with its steps, by their labels."""
+def places_list(
+    terms: Terms, rows: Sequence[Sequence[int]], form: str = "{state}, {steps}"
+) -> list[str]:
+    """Several rows by their labels, one item for each state: ill, visits 1 and 2."""
+    if [tuple(row) for row in rows] == [WHOLE]:
+        return [place(terms, *WHOLE)]
     found = dict[int, list[int]]()
     for h, x in rows:
         found.setdefault(x, []).append(h)
     return [
-        (terms.labels["state"][x], steps_words(terms, sorted(steps))) for x, steps in found.items()
+        form.format(state=terms.labels["state"][x], steps=steps_words(terms, sorted(steps)))
+        for x, steps in found.items()
     ]
 
 
 def places_words(terms: Terms, rows: Sequence[Sequence[int]]) -> str:
-    """Several rows in a sentence: ill, every visit; or ill (visits 1 and 2) and well (visit 1)."""
-    if [tuple(row) for row in rows] == [WHOLE]:
-        return place(terms, *WHOLE)
-    found = places(terms, rows)
-    if len(found) == 1:
-        return ", ".join(found[0])
-    return several([f"{state} ({steps})" for state, steps in found])
-
-
-def places_list(terms: Terms, rows: Sequence[Sequence[int]]) -> list[str]:
-    """Several rows as the items of a list, one for each state."""
-    if [tuple(row) for row in rows] == [WHOLE]:
-        return [place(terms, *WHOLE)]
-    return [", ".join(one) for one in places(terms, rows)]
+    """The same in a sentence: ill, every visit; or ill (visits 1 and 2) and well (visit 1)."""
+    found = places_list(terms, rows)
+    return several(found if len(found) < 2 else places_list(terms, rows, "{state} ({steps})"))
 
 
 def plays_words(names: Sequence[str], *, protocol: bool) -> str:

@@ -38,7 +38,8 @@ def _named(known: Known, decision: dict[str, Any]) -> tuple[str, str, str]:
     """The actions of a veto, in few words if possible, and in full."""
     names = several([known.terms.labels["action"][a] for a in decision["actions"]])
     rows, words = decision["rows"], phrases.places_words(known.terms, decision["rows"])
-    return names, words if words.count(";") < 2 else f"{len(rows)} places", words
+    few = len(phrases.places_list(known.terms, rows)) < 3
+    return names, words if few else f"{len(rows)} places", words
 
 
 def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
