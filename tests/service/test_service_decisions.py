@@ -273,13 +273,52 @@ def test_a_reviewer_ends_the_trial_by_its_name(clinic):
     assert (asked.decision["part"], asked.decision["share"]) == ("trial", 0.0)
 
 
+def test_a_reviewer_ends_the_trial_of_a_paused_run(clinic):
+    """Otherwise new patients would enter it between the resuming and the ending."""
+    ledger, vega = clinic.ledger, clinic.login("Dr Vega")
+    clinic.post("/freeze", vega, reason="harm")
+    page = plain(clinic.page("/", vega)[1])
+    assert "End the trial…" in page
+    assert "You can end the trial without anybody's agreement." in page
+    clinic.post("/cap", vega, share="0", reason="harm", **SURE)
+    assert departing(ledger.deployed()[0]).mean() == 0
+    assert "End the trial…" not in clinic.page("/", vega)[1]
+
+
+def test_postponing_promises_no_trial_where_none_runs(clinic):
+    ledger, vega = clinic.ledger, clinic.login("Dr Vega")
+
+    def sheet():
+        given = {"proposal": ledger.proposal().hash, "decision": "postpone all"}
+        return clinic.post("/decide", vega, **given)[2].decode()
+
+    assert "not adopted; the present trial goes on as it is." in sheet()
+    clinic.post("/cap", vega, share="0", reason="harm", **SURE)
+    assert "not adopted; no trial is running." in sheet()
+
+
+def test_a_rollback_to_a_version_without_a_trial_says_so(clinic):
+    sheet = clinic.post("/rollback", clinic.login("operator"), version=1)[2].decode()
+    assert "Version 1 has no trial, so none runs." in sheet
+    assert "runs again" not in sheet
+
+
+def test_a_withdrawn_request_is_not_called_turned_down(clinic):
+    ledger, vega, roth = clinic.ledger, clinic.login("Dr Vega"), clinic.login("Dr Roth")
+    asked = ledger.approve(ledger.proposal(), by="Dr Vega", reason="minutes")
+    clinic.post("/decline", vega, motion=asked.number, reason="wrong limit", **SURE)
+    answer = clinic.post("/confirm", roth, motion=asked.number, reason="yes", **SURE)[2].decode()
+    assert "Dr Vega withdrew it on" in answer
+    assert "turned it down" not in answer
+
+
 def test_a_reviewer_stops_the_trial_and_the_run_alone(clinic):
     """Two reviewers must agree on decisions here; whoever sees a danger need not wait for that."""
     ledger, vega = clinic.ledger, clinic.login("Dr Vega")
     page = plain(clinic.page("/", vega)[1])
     assert "Pause the run now" in page
     assert "End the trial…" in page
-    assert "You need nobody's agreement for this." in page
+    assert "You can pause the run and end the trial without anybody's agreement." in page
     clinic.post("/cap", vega, share="0", reason="harm", **SURE)
     assert departing(ledger.deployed()[0]).mean() == 0
     clinic.post("/freeze", vega, reason="more harm")

@@ -381,7 +381,7 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
     lines = [_stays(known, view)]
     if len(rows) == len(view.rows):
         if known.protocol:
-            lines.append("The proposed trial is not adopted; the present trial goes on as it is.")
+            lines.append(_not_adopted(known))
         lines.append(f"Nothing is forbidden. {_next_time(known, len(changed))}")
     elif known.protocol and share_of(known.policies):
         lines.append(_trial_beside(known, keys))
@@ -392,6 +392,13 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
     title = f"Postpone {n}" if len(rows) < len(view.rows) else "Postpone everything"
     return Sheet(f"{title}?", title, lines, changes, (), "/proposal", "quiet",
                  unlisted=max(0, len(changed) - MOST_LISTED))  # fmt: skip
+
+
+def _not_adopted(known: Known) -> str:
+    """That the proposed trial does not begin, and what becomes of the present one."""
+    running = share_of(known.policies) > 0
+    now = "the present trial goes on as it is" if running else "no trial is running"
+    return f"The proposed trial is not adopted; {now}."
 
 
 def _trial_beside(known: Known, rows: set[tuple[int, ...]]) -> str:
@@ -418,7 +425,7 @@ def _whole_postponed(known: Known, view: ProposalView) -> Sheet:
     lines = [_stays(known, view)]
     if known.protocol:
         title = "Postpone everything"
-        lines.append("The proposed trial is not adopted; the present trial goes on as it is.")
+        lines.append(_not_adopted(known))
     return Sheet(f"{title}?", title, lines, changes, (), "/proposal", "quiet")
 
 

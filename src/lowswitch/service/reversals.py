@@ -78,7 +78,7 @@ def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
 
 def _veto_lines(known: Known) -> list[str]:
     """The later effects of a veto."""
-    again = "The pending proposal is made again without it. That costs no budget."
+    again = "The pending proposal is made again without it. That uses up none of the proposals left."
     return [
         *([again] if known.view is not None else []),
         "A later decision, with a reason, can lift this veto.",
@@ -160,7 +160,9 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
         learned,
     ]
     if known.view is not None:
-        lines.append("The pending proposal is withdrawn. The next one does not use up the budget.")
+        lines.append(
+            "The pending proposal is withdrawn. The next one uses up none of the proposals left."
+        )
     changes, rows, begins = list[dict[str, Any]](), list[dict[str, Any]](), False
     if known.earlier is not None and known.has_rows:
         changes, rows = _replacements(known, known.earlier)
@@ -172,7 +174,11 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
         share = share_of(known.earlier)
         if known.protocol:
             enter = phrases.share_words(share, known.case)
-            again = f"The trial of version {to} runs again: {enter} {enter_words(share)} it."
+            again = (
+                f"The trial of version {to} runs again: {enter} {enter_words(share)} it."
+                if share
+                else f"Version {to} has no trial, so none runs."
+            )
             other = phrases.trial_lines(known.terms, known.policies, known.earlier)
             at = lines.index(learned)
             lines[at:at] = [again, *(f"{line[:1].upper()}{line[1:]}." for line in other)]
@@ -235,7 +241,10 @@ def capped(known: Known, decision: dict[str, Any]) -> Sheet:
     if known.has_rows and (gone := effects.stopped(known.policies, after)):
         lines.append(f"No longer given: {phrases.actions_words(known.terms, gone)}.")
     if known.view is not None:
-        lines.append("The pending proposal is withdrawn and made again. That costs no budget.")
+        lines.append(
+            "The pending proposal is withdrawn and made again. That uses up none of the proposals"
+            " left."
+        )
     trial = trial_of(known, after) or kinds_in_trial(known, known.effect or {})
     return Sheet(f"{title}?", title, lines, (), (), "/timeline", "stop", trial=trial)
 

@@ -320,7 +320,8 @@ def end_words(terms: Terms, one: Ended, laws: display.Laws) -> str:
     mark = one.by
     when = f"on {display.clock(mark.time)}"
     if one.refused:
-        return f"{mark.actor} turned it down {when}: {mark.facts['reason']}"
+        did = "withdrew it" if mark.actor == one.asked.actor else "turned it down"
+        return f"{mark.actor} {did} {when}: {mark.facts['reason']}"
     if mark.kind == "met":
         return f"It lapsed {when}, when {mark.actor} asked for a new proposal"
     said = display.decision_words(terms, mark.kind, mark.facts, laws)
