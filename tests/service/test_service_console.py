@@ -686,3 +686,18 @@ def test_axe_finds_nothing_serious_on_any_page_in_light_and_dark(clinic):
                 look("confirm")
         assert {name: faults for name, faults in found.items() if faults} == {}
         assert len(found) == 2 * (1 + len({*PAGES["reviewer"], *PAGES["operator"]}) + 1)
+
+
+@chromium
+def test_the_printed_status_cuts_no_table_off(clinic, tab):
+    tab.open(f"{clinic.url}/login")
+    tab.type("#token", clinic.tokens["reviewer"])
+    tab.click("main button", leaves=True)
+    tab.size(695, 1000)  # A4 without its margins
+    tab.look(prints=True)
+    right = tab.evaluate(
+        "Math.max(...[...document.querySelectorAll('section.card table')].map("
+        "e => e.getBoundingClientRect().right - e.closest('section').getBoundingClientRect().right))"
+    )
+    tab.look()
+    assert right <= 0
