@@ -168,8 +168,8 @@ def test_a_limit_that_cannot_be_met_is_said_before_confirming(tmp_path):
         view, session = records(served.ledger), served.login("reviewer")
         text = limited(served, session, view, "approve all", "10")[1]
         assert (
-            "Each of the 4 alternatives needs 6.2 %. The limit of 10 % leaves room for 1; the other"
-            in text
+            "The trial has 4 groups, each with 6.2 % of new patients. The limit of 10 % leaves room"
+            " for 1; the other 3 stop." in text
         )
         assert re.search(
             r"<h1>Approve \d changes and the trial for 6 % of new patients\?</h1>", text
@@ -696,8 +696,8 @@ def test_the_printed_status_cuts_no_table_off(clinic, tab):
     tab.size(695, 1000)  # A4 without its margins
     tab.look(prints=True)
     right = tab.evaluate(
-        "Math.max(...[...document.querySelectorAll('section.card table')].map("
-        "e => e.getBoundingClientRect().right - e.closest('section').getBoundingClientRect().right))"
+        "(right => Math.max(...[...document.querySelectorAll('section.card table')].map("
+        "e => right(e) - right(e.closest('section')))))(e => e.getBoundingClientRect().right)"
     )
     tab.look()
     assert right <= 0

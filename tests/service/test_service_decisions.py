@@ -585,8 +585,9 @@ def test_a_part_of_the_changes_says_how_its_trial_differs_from_the_proposal_page
         for one in (some, effects.whole(known.view))
     )
     assert here != there
-    (said,) = approvals._other_trial(known, some)
+    said, *sides = approvals._other_trial(known, some)
     assert "there the present trial goes on" in said
+    assert [one.partition(":")[0] for one in sides] == ["Only here", "Only on the proposal page"]
     assert approvals._other_trial(known, effects.whole(known.view)) == []
 
 

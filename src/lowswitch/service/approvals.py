@@ -187,7 +187,7 @@ def too_small(known: Known, decision: dict[str, Any]) -> str:
     least = np.ceil(1000 / members) / 10
     return (
         f"a limit of {100 * share:g} % would leave nobody in the trial, because each of its"
-        f" alternatives gets {100 / members:.1f} % of new {known.cases}. Type at least"
+        f" groups gets {100 / members:.1f} % of new {known.cases}. Type at least"
         f" {least:g}, or type 0 to end the trial"
     )
 
@@ -205,15 +205,13 @@ def limit_lines(known: Known, decision: dict[str, Any]) -> list[str]:
             f"The limit of {100 * share:g} % changes nothing: the trial has {100 * full:.0f} %."
         ]
     parts, left = (round(one * known.members) for one in (full, new))
-    alternatives = (
-        "The trial's one alternative" if parts == 1 else f"Each of the {parts} alternatives"
-    )
+    groups = "one group" if parts == 1 else f"{parts} groups, each"
     found = (
-        f"{alternatives} needs {100 / known.members:.1f} %. The limit of {100 * share:g} % leaves"
-        f" room for {left}"
+        f"The trial has {groups} with {100 / known.members:.1f} % of new {known.cases}. The limit"
+        f" of {100 * share:g} % leaves room for {left}"
     )
     rest = "the other one stops" if parts - left == 1 else f"the other {parts - left} stop"
-    return [f"{found}; {rest}{_stopped_words(known, decision)}."]
+    return [f"{found}; {rest}.{_stopped_words(known, decision)}"]
 
 
 def _stopped_words(known: Known, decision: dict[str, Any]) -> str:
@@ -223,7 +221,7 @@ def _stopped_words(known: Known, decision: dict[str, Any]) -> str:
     before, after = (law_after(known, one) for one in (unlimited(decision), decision))
     stopped = effects.stopped(before, after)
     what = phrases.actions_words(known.terms, stopped) if stopped else ""
-    return f": {what}" if what else ", and what they give is still given"
+    return f" No longer given: {what}." if what else " The groups that stay give all of the same."
 
 
 def _trial_lines(known: Known, decision: dict[str, Any]) -> list[str]:
@@ -341,12 +339,11 @@ def _other_trial(known: Known, decision: dict[str, Any]) -> list[str]:
         if decision.get("part") == "trial"
         else "because some changes stay undecided; there the present trial goes on"
     )
-    said = f"The list of the trial differs from the proposal page, {why}."
-    if here - there:
-        said += f" Only here: {phrases.actions_words(known.terms, here - there)}."
-    if there - here:
-        said += f" Only on the proposal page: {phrases.actions_words(known.terms, there - here)}."
-    return [said]
+    sides = (("Only here", here - there), ("Only on the proposal page", there - here))
+    return [
+        f"The list of the trial differs from the proposal page, {why}.",
+        *(f"{name}: {phrases.actions_words(known.terms, some)}." for name, some in sides if some),
+    ]
 
 
 def unread_warning(known: Known, view: ProposalView) -> list[str]:

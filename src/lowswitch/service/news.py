@@ -15,7 +15,7 @@ from lowswitch.service.journal import Mark
 from lowswitch.service.phrases import LABELS
 
 _MOST = 8  # lines
-_WORD_ONLY = "No new data led to that: a word also depends on the other changes beside it."
+_WORD_ONLY = "No new data led to that: a verdict also depends on the other changes beside it."
 
 
 def remade(mark: Mark | None, view: ProposalView, before: Event | None) -> bool:
@@ -84,7 +84,7 @@ def _changes(
             found.append(f"Newly proposed for {known.place(*key)}: {new} instead of {present}.")
         elif was["verdict"] != row["verdict"]:
             found.append(
-                f"{known.place(*key)}, {new}: the word is “{_judged(row)}” and was"
+                f"{known.place(*key)}, {new}: the verdict is “{_judged(row)}” and was"
                 f" “{_judged(was)}”. {_WORD_ONLY}"
             )
     gone = [

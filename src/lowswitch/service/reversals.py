@@ -78,7 +78,9 @@ def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
 
 def _veto_lines(known: Known) -> list[str]:
     """The later effects of a veto."""
-    again = "The pending proposal is made again without it. That uses up none of the proposals left."
+    again = (
+        "The pending proposal is made again without it. That uses up none of the proposals left."
+    )
     return [
         *([again] if known.view is not None else []),
         "A later decision, with a reason, can lift this veto.",
