@@ -447,7 +447,7 @@ def fedq_advantage(
     machines: int = 1,
     **shared: Unpack[Shared],
 ) -> Algorithm:
-    """FedQ-Advantage: Zheng, Zhang, Xue 2025, Algorithms 1 and 2.
+    """FedQ-Advantage: after Zheng, Zhang, Xue 2025.
 
     The rounds and stages are the paper's. The constants of its bonus are not, because we could not
     read them: both bonuses are those of UCB-Advantage (Zhang, Zhou, Ji 2020), on the visits of all

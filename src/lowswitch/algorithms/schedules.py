@@ -409,7 +409,7 @@ class VisitRounds(_OfMachines):
 
 @dataclass(frozen=True)
 class StageRounds(_OfMachines):
-    """All rows may change after a round of M machines: Zheng, Zhang, Xue 2025, Algorithm 2.
+    """All rows may change after a round of M machines: after Zheng, Zhang, Xue 2025.
 
     As `VisitRounds`, but the visits of one machine that end a round depend on the stage of the
     (h, x, a). A stage ends with a round once all machines together have M H visits in it, or

@@ -142,7 +142,7 @@ def close_row(spec, tables, here):
 @inline
 def stage_quota(before, count, machines, H):
     """The visits of one machine that end a round, if its stage had `count` visits before the round
-    and the stage before it had `before`: Zheng, Zhang, Xue 2025, Algorithm 2.
+    and the stage before it had `before`: after Zheng, Zhang, Xue 2025.
 
     1 in the first stage; then ceil((before - count) / M) as long as count <= (1 - 1/H) before, and
     floor(before / (M H)) after that.
@@ -157,14 +157,14 @@ def stage_quota(before, count, machines, H):
 @inline
 def stage_is_over(before, count, machines, H):
     """Whether a stage has M H visits, the first one, or 1 + 1/H times as many as the stage before:
-    Zheng, Zhang, Xue 2025, Algorithm 1.
+    after Zheng, Zhang, Xue 2025.
     """
     return count >= machines * H if before == 0 else count * H >= (H + 1) * before
 
 
 @inline
 def note_stage_visit(spec, tables, h, x, a, action, reward, y):
-    """Add a visit to the sums of its stage: Zheng, Zhang, Xue 2025, Algorithm 2."""
+    """Add a visit to the sums of its stage: after Zheng, Zhang, Xue 2025."""
     here = h * spec.S + x
     i, there = here * spec.A + a, here - x + spec.S + y
     cell, next_value = tables.cells[np.uint64(i)], tables.rows[np.uint64(there)]["value"]
@@ -177,7 +177,7 @@ def note_stage_visit(spec, tables, h, x, a, action, reward, y):
 
 @part
 def learn_stage(spec, tables, i):
-    """End the stage of cell i if it has enough visits: Zheng, Zhang, Xue 2025, Algorithm 1."""
+    """End the stage of cell i if it has enough visits: after Zheng, Zhang, Xue 2025."""
     cell = tables.cells[i]
     n, M, H = cell["visits"], spec.machines, spec.H
     count = n - cell["begin"]
