@@ -633,7 +633,7 @@ def test_a_smaller_trial_says_which_alternatives_stop(clinic):
     before, after = (effects.law_after(known, decision | more) for more in ({}, {"share": 0.05}))
     gone = effects.stopped(before, after)
     assert gone
-    assert f"stop: {phrases.actions_words(known.terms, gone)}." in page
+    assert f"stop. No longer given: {phrases.actions_words(known.terms, gone)}." in page
     assert "otherwise as it is" not in page
 
 
