@@ -264,6 +264,12 @@ def test_every_different_late_report_is_recorded_and_the_newest_taken_in(ward):
     assert "North, p1: week 0 ill, drug, 4;" in sheet
     assert "This is the newest of 3 different reports that north sent of p1." in sheet
     assert "Before it came: week 0 ill, drug, 0;" in sheet
+    form = ward.page(f"/amend?ticket={ticket}", session)[1]
+    assert "north sent 3 different reports after it was declared missing" in form
+    assert form.count("<h2>north also sent this</h2>") == 2
+    assert re.findall(r'name="reward" value="([^"]*)"', form) == ["4", "4", "4"]
+    sheet = ward.post("/amend", session, ticket=ticket, **typed(rewards=("0",) * 3))[2].decode()
+    assert "North sent 3 different reports. This one counts, the others do not." in sheet
     assert ward.ledger.verify(progress=False).whole
 
 

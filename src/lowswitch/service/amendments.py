@@ -88,22 +88,28 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
     given |= entry.given(terms)
 
     async def sheet() -> Sheet:
-        def read() -> tuple[StoredTicket, dict[str, Any], bool]:
+        def read() -> tuple[StoredTicket, dict[str, Any], int, bool]:
             known, report = ledger.report_of(ticket)
+            sent = len(ledger.uncounted(known.number))
             seen = (given[name] for name in ("states", "actions", "rewards", "ended"))
-            return known, report, ledger.require_correction(ticket, *seen)
+            return known, report, sent, ledger.require_correction(ticket, *seen)
 
-        found, report, relearns = await call.service.engine.call(read)
+        found, report, sent, relearns = await call.service.engine.call(read)
         whose, is_new = f"{found.site}, {found.request}", found.status in LOST
         old = Entry.of(report, terms.size("step"))
         changes = entry.differences(old, terms, is_new=is_new)
         if not changes:
             raise RefusedError(422, f"this is the report of {whose} as it is on record")
         verb = "Enter" if is_new else "Correct"
+        several = f"{found.site} sent {sent} different reports. This one counts, the others do not."
         return Sheet(
             f"{verb} the report of {whose}?",
             f"{verb} the report of {whose}",
-            [*changes, *(await _consequences(call, relearns))],
+            [
+                *changes,
+                *([several] if is_new and sent > 1 else []),
+                *(await _consequences(call, relearns)),
+            ],
             back="/tickets",
             hint="for example: typing error at the site",
             bound=changes,
