@@ -48,7 +48,7 @@ class Confidence(NamedTuple):
 
     better: float  # the probability that its value is larger
     value: float  # its mean value
-    other: float  # that of the other one
+    other: float  # the mean value of the other policy
     difference: tuple[float, float]  # of the values: 80 % lie between
 
 

@@ -192,7 +192,7 @@ class _Reader:
         return None
 
     def _function_or_name(self, function: FunctionType) -> Iterator[str]:
-        """The text of a function; that of another library is known by its name."""
+        """The text of a function, or the name of a function of another library."""
         if self._is_read(function.__module__):
             yield from self.function(function)
         else:

@@ -450,8 +450,8 @@ def fedq_advantage(
     """FedQ-Advantage: after Zheng, Zhang, Xue 2025.
 
     The rounds and stages are the paper's. The constants of its bonus are not, because we could not
-    read them: both bonuses are those of UCB-Advantage (Zhang, Zhou, Ji 2020), on the visits of all
-    machines, as in public code.
+    read them. Both bonuses come from UCB-Advantage (Zhang, Zhou, Ji 2020), computed from the visits
+    of all machines, as in public code.
 
     Parameters
     ----------

@@ -451,8 +451,8 @@ class Belief(NamedTuple):
     # probabilities (see `SIZES`), and the prior of each successor; without sizes, `mass`
     sizes: np.ndarray  # [rows, n], or [0, 0]
     each: float
-    # how far the rewards of all cells of an action that nobody tried may be off together; the
-    # steps are those of `rewards`
+    # how far the rewards of all cells of an action that nobody tried may be off together; by the
+    # steps of `rewards`
     doubts: np.ndarray  # [steps A], perhaps with [steps] of all actions after them; or [0]
     # the log odds by which the rewards of a state's other actions lie above those of its usual one
     lift: float

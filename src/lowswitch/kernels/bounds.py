@@ -37,8 +37,9 @@ def support_cost(S, k):
 def law_cost(S, pool, first, size, n):
     """What it costs to bound the means of all functions of a successor at once.
 
-    ln S + ln binom(S, k) for the k states seen, and the logarithm of their largest likelihood over
-    that of the mixture with Dirichlet(1/2, ..., 1/2): Krichevsky, Trofimov 1981.
+    ln S + ln binom(S, k) for the k states seen, and the logarithm of the ratio of their largest
+    likelihood to the likelihood of the mixture with Dirichlet(1/2, ..., 1/2): Krichevsky,
+    Trofimov 1981.
     """
     cost = support_cost(S, size) + math.lgamma(n + 0.5 * size) - math.lgamma(0.5 * size)
     for j in range(first, first + size):

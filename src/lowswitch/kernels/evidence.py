@@ -56,7 +56,7 @@ def gather_laws(spec, tables, together):
 
 @allocating_part
 def listed_laws(spec, stride, offsets, states, counts, n):
-    """Laws whose rows have these successors, with those of all actions of a state together."""
+    """Laws whose rows have these successors, and the laws of all actions of a state together."""
     groups, place = len(n) // spec.A, np.full(spec.S, -1, dtype=np.int64)
     all_offsets, all_n = np.zeros(groups + 1, dtype=np.int64), np.zeros(groups)
     all_states, all_counts, found = np.zeros(len(states), dtype=np.int64), np.zeros(len(states)), 0
@@ -95,7 +95,7 @@ def gather_rewards(spec, tables, together):
 
 @allocating_part
 def listed_rewards(spec, stride, n, total, squares):
-    """Rewards of these rows, with those of all actions of a state together."""
+    """Rewards of these rows, and the rewards of all actions of a state together."""
     all_n, all_total = np.zeros(len(n) // spec.A), np.zeros(len(n) // spec.A)
     for row in range(len(n)):
         all_n[row // spec.A] += n[row]
@@ -137,8 +137,8 @@ def size_at(S, i):
 
 @inline
 def size_evidence(S, size, each, listed, n):
-    """The log probability of n successors, if a law has any `size` of S states, but for the factor
-    rising(each, n_y) of each of the `listed` states y that were seen.
+    """The log probability of n successors, if a law has any `size` of S states. It leaves out the
+    factor rising(each, n_y) of each of the `listed` states y that were seen.
 
     The law is Dirichlet(each, ...) on them: Friedman, Singer 1999, "Efficient Bayesian parameter
     estimation in large discrete domains". Of all supports of this size a share has the states that
@@ -224,7 +224,7 @@ def reward_spread(rewards, row):
 
 @part
 def recognise_rewards(rewards, weight):
-    """Whether rewards vary, and how much: their variance as a share of that of rewards 0 and 1.
+    """Whether rewards vary, and how much: the ratio of their variance to that of rewards 0 and 1.
 
     They do if they vary in any row. If they vary in none, rewards that are neither 0 nor 1 and come
     twice are taken for proof that they never do; rewards 0 and 1 may still vary, and
@@ -292,10 +292,10 @@ def typical_reward(rewards):
 
 @part
 def noisy_reward_evidence(rewards, A, mass, share, symmetric):
-    """The log probability of rewards that vary, counted as so many rewards of 0 and 1.
+    """The log probability of rewards that vary, each counted as `share` rewards of 0 or 1.
 
-    Their prior is Beta with this mass; its mean is 1/2 if it is symmetric, else that of the other
-    actions of the state.
+    Their prior is Beta with this mass. Its mean is 1/2 if it is symmetric, and otherwise the mean
+    of the state's other actions.
     """
     evidence, typical = 0.0, typical_reward(rewards)
     for row in range(len(rewards.n)):
@@ -375,7 +375,7 @@ def constant_reward_evidence(spec, apart):
 def believe(spec, tables):
     """What the data say of the prior, and the rows that models are drawn from.
 
-    The steps of an episode are held for alike, in laws and in rewards, each if the evidence of all
+    The steps of an episode are taken to be alike, in laws or in rewards, if the evidence of all
     steps together exceeds that of each step apart by `ODDS`.
     """
     laws, rewards = gather_laws(spec, tables, APART), gather_rewards(spec, tables, APART)

@@ -35,7 +35,7 @@ _CHOOSING = np.array([2**59], dtype=np.uint64)
 class Seen(NamedTuple):
     """The counts of a learner at one moment, which later learning does not change."""
 
-    belief: Belief  # that it plans with, but for hope
+    belief: Belief  # that it plans with, without its hope
     apart: Laws  # by step
     together: Laws | None  # of all steps; None if they are counted as one, or told apart by decree
 
@@ -231,7 +231,7 @@ def _halved(evidence: np.ndarray) -> np.ndarray:
 
 
 def _heaviest(weighted: list[Any]) -> list[Any]:
-    """The one that has the most weight, alone."""
+    """Only the hypothesis with the most weight."""
     return [(max(weighted, key=lambda one: one[1])[0], 1.0)]
 
 

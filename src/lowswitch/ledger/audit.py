@@ -69,7 +69,7 @@ def verify(
 
 
 def issued(read: Callable[[int], Iterable[Event]], total: int) -> list[StoredTicket]:
-    """The tickets as they must be stored after so many events, by a replay of these alone."""
+    """The tickets as they must be stored after `total` events, by a replay of these alone."""
     walk = _Walk(read)
     walk.through(total, {}, progress=False)
     return [walk.ticket(number) for number in range(1, len(walk.issued) + 1)]

@@ -25,7 +25,7 @@ from lowswitch.ledger.views import event_of
 from lowswitch.ledger.writer import Writer, chosen_of, require_thawed, text
 from lowswitch.policy.members import Part
 
-_MOST = 1000  # events that are looked through for the one that carried out a motion
+_MOST = 1000  # events that are searched for the event that carried out a motion
 
 Result = TypeVar("Result")
 Given = ParamSpec("Given")

@@ -349,7 +349,7 @@ def what_is_left(last: dict[str, Any] | None, made: Proposal) -> dict[str, Any] 
         return None
     names = ("through", "open", "unsettled", "missing", "learned", "rule")
     left = {name: last[name] for name in names if name in last} | {"rows": kept}
-    if last.get("rule", BY_INTERVAL) >= BY_WORTH:  # its worth was that of more rows
+    if last.get("rule", BY_INTERVAL) >= BY_WORTH:  # its worth was computed for more rows
         left |= {"worth": None, "expected_false": expected_false(kept), "models": last["models"]}
     return left
 

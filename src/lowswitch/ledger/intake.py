@@ -16,7 +16,7 @@ from lowswitch.ledger.tally import Tally
 from lowswitch.ledger.terms import Steps, Terms
 from lowswitch.review.proposals import Proposal, ProposedRow
 
-_MOST = 256  # episodes that wait; learning so many takes a millisecond or two
+_MOST = 256  # episodes that wait; learning them takes a millisecond or two
 
 
 class Judged(NamedTuple):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 _DEPTH = 3
-_LEAST = 0.02  # of the cases are in a region at least
-_FEWEST = 12  # and so many
+_LEAST = 0.02  # the smallest share of the cases in a region
+_FEWEST = 12  # and the smallest number
 _DIGITS = range(2, 8)  # significant ones of a limit, as few as possible
 
 

@@ -39,7 +39,7 @@ class _Chain:
     """A chain of events of a backup, and what a damaged ledger adds to it."""
 
     known: int  # how many events the backup has
-    more: list[Event]  # those of the damaged ledger that follow them, up to the first bad one
+    more: list[Event]  # events of the damaged ledger that follow them, up to the first bad one
     is_all: bool  # whether the damaged ledger has no others
     time: str  # of the last event
 
@@ -51,10 +51,11 @@ class _Chain:
 def restore(address: str | Path, backup: str | Path | None = None, *, by: str) -> Restored:
     """Make a ledger anew in the place of a damaged or lost one, which is kept under another name.
 
-    Its events are those of the backup, and then those of the damaged ledger that follow them, up to
-    the first bad one; without a backup they are the ledger's own. The same is true of the record of
-    access, and so of the tokens. Everything else is made anew from the events. If events may be
-    lost, the run is paused: whether it was, and which version was deployed, may be among them.
+    It begins with the events of the backup. The events of the damaged ledger that follow them come
+    next, up to the first bad one; without a backup they are all it has. The record of access
+    (and so the tokens) is joined in the same way. Everything else is made anew from the events. If
+    events may be lost, the run is paused: whether it was paused, and which version was deployed,
+    may be among them.
     """
     text("by", by)
     with owning(None if is_postgres(address) else file_of(address)):

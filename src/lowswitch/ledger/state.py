@@ -80,7 +80,7 @@ class State:
     frozen: bool = False
     extra: int = 0  # tickets beyond those that were declared
     ended: bool = False  # for good
-    proposal: dict[str, Any] | None = None  # the payload of the one that was recorded last
+    proposal: dict[str, Any] | None = None  # the payload of the last recorded proposal
     decisions: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
     changed: dict[int, str] = field(default_factory=dict)  # new status of tickets, to be stored
     motions: dict[int, Motion] = field(default_factory=dict)  # by the event that asks
@@ -462,7 +462,7 @@ class State:
         for number, ticket in self.tickets.items():
             reason = self._why_expired(ticket)
             if reason is None:
-                break  # and so is none after it
+                break  # nor does any later one expire
             if number not in self.settled:
                 payload = Report(number, (), (), (), "missing").to_payload()
                 return "missing", payload | {"reason": reason}

@@ -181,13 +181,13 @@ class Terms(ABC):
     rewards: tuple[float, float]  # the range
     missing: str  # what a report that never comes means: one of MISSING
     gate: str
-    patience: int | None  # a ticket expires when so many later ones were issued
+    patience: int | None  # a ticket expires after this many later ones were issued
     seed: int
     thresholds: dict[str, float]  # by the names of THRESHOLDS
     name: str = ""  # of the run, for people
     words: dict[str, str] = dataclasses.field(default_factory=dict)  # see WORDS
     quorum: int = 1  # how many reviewers agree on a decision, at the beginning
-    patience_days: float | None = None  # a ticket expires after so many days
+    patience_days: float | None = None  # a ticket expires after this many days
     forecast: tuple[Expected, ...] = ()  # what a plan expected, in the run's units
 
     def word(self, kind: str) -> str:

@@ -212,7 +212,7 @@ def chart(state: State) -> Chart:
     tables = [version.actions for version in state.versions]
     changes = np.zeros(tables[0].shape[1:], dtype=np.int64)
     protocol = state.terms.share(state.versions[-1]) is not None
-    judged = slice(0, 1) if protocol else slice(None)  # a change of the trial alone is none
+    judged = slice(0, 1) if protocol else slice(None)  # a change of the trial alone does not count
     for before, after in itertools.pairwise(tables):
         changes += (before[judged] != after[judged]).any(axis=0)
     return Chart(

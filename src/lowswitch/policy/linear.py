@@ -19,7 +19,7 @@ from lowswitch.policy.shape import Shape
 
 _KIND = "linear policy"  # of its files
 _PROTOCOL = "protocol."  # before the names of its protocol's arrays
-_AT_ONCE = 2**21  # numbers that a batch of contexts may need in between
+_AT_ONCE = 2**21  # numbers of scratch space that a batch of contexts may need
 
 
 class LinearPolicy(Members):

@@ -23,7 +23,7 @@ MOST_AT_ONCE = 512  # reports or tickets in one transaction
 MOST_WAITING = 4000  # requests
 MOST_INLINE = 4096  # rows of a policy that comes with its ticket; a larger one is fetched once
 MOST_SECONDS = 60.0  # that a request waits for its answer
-_ENOUGH = 32  # so many share the cost of a commit well enough
+_ENOUGH = 32  # requests that share the cost of a commit well enough
 _GAP = 0.003  # seconds within which the next request of a group follows
 
 Result = TypeVar("Result")
@@ -188,7 +188,7 @@ class Engine:
         except StorageError as error:
             self._noticed(error)
             return error
-        except Exception as error:  # whoever asked gets it
+        except Exception as error:  # the client gets it as its answer
             return error
         if wrote:
             self._noticed(None)

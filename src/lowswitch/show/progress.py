@@ -241,7 +241,7 @@ class _Compiler:
             if not bar.is_noting:
                 bar.note(COMPILING)
                 self.bar = bar
-            elif bar.noting == LOADING:  # whoever said that ends it
+            elif bar.noting == LOADING:  # the code that noted it also ends it
                 bar.note(COMPILING)
 
     def end(self) -> None:

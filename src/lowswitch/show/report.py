@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.", ":")
 
-_STUCK = 3.0  # a worst seed of so many times the median is named
+_STUCK = 3.0  # a worst seed above this multiple of the median is named
 _OPACITY = 0.2  # of a band
 
 FORMATS = (".png", ".svg", ".pdf")
