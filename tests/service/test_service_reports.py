@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-from lowswitch.ledger import Client, ConflictError, ExpiredError, LedgerError
-from lowswitch.service.reports import pasted_names
+from lowswitch.ledger import Client, ConflictError, ExpiredError, Ledger, LedgerError
+from lowswitch.service.pasting import names_in
 from served import Served
 
 WARD = {
@@ -372,9 +372,52 @@ def test_open_reports_are_counted_for_each_site(ward):
     assert owing == [("north", "2"), ("south", "1")]
 
 
-def test_the_names_in_a_table():
-    text = "ticket,site\nt1,north\n\n p 2 ;south\np3\t1\n" + '"p,4",x\np3\n'
-    assert pasted_names(text) == ["t1", "p 2", "p3", "p,4"]
+TABLE = "ticket,site\np1,north\n\n p 2 ;south\np3\t1\n" + '"p,4",x\np3\n'
+PASTED = {  # what is pasted, who is meant, and how many cells are no names
+    "lines": ("p1\np3", [1, 3], 0),
+    "commas": ("p1, p3,p1", [1, 3], 0),
+    "tabs": ("p1\tp3", [1, 3], 0),
+    "spaces, as a field of one line makes of lines": ("p1 p3", [1, 3], 0),
+    "a name with a space": ("p 2", [2], 0),
+    "commas in lines": ("p1, p3\np5,p6", [1, 3, 5, 6], 0),
+    "numbers": ("1,002\n3\npatient 5", [3, 5, 1002], 0),
+    "numbers with commas": ("3, 5, 6", [3, 5, 6], 0),
+    "a table": (TABLE, [1, 2, 3, 4], 4),
+    "a table with ages": ("p1,6\np3,5", [1, 3], 2),
+    "numbers with ages": ("1,6\n3,5", [1, 3], 2),
+    "a line with an age": ("p1,6", [1], 1),
+    "our own page": ("\tNumber\tSite\tPatient\tTicket\n\t3\tnorth\tp3\thistory 12", [3], 3),
+    "our own page without its heading": ("\t3\tnorth\tp3\thistory 12", [3], 3),
+}
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("many")
+    with Ledger.create(folder / "run.db", **WARD | {"episodes": 1002}) as ledger:
+        names = ["p1", "p 2", "p3", "p,4", *(f"p{number}" for number in range(5, 1003))]
+        for first in range(0, len(names), 500):
+            ledger.ask_many("north", names[first : first + 500])
+        yield ledger
+
+
+@pytest.mark.parametrize("name", PASTED)
+def test_the_names_in_what_is_pasted(many, name):
+    text, numbers, ignored = PASTED[name]
+    found = names_in(many, text)
+    assert (found.numbers, found.unknown, found.ignored) == (numbers, [], ignored)
+
+
+def test_a_list_in_the_field_of_the_search_finds_everybody_in_it(ward):
+    session = ward.login("operator")
+    ward.ledger.ask_many("north", ["p1", "p2", "p3"])
+    told(ward, "p4")
+    page = ward.page("/tickets?search=p1%2C+p4%2C+p9", session)[1]
+    assert re.findall(r"<strong>(p\d+)", page) == ["p1", "p4"]
+    assert "2 patients of the 3 in your list. " in page
+    assert "Nobody is called p9." in page
+    rows = ward.page("/tickets.csv?search=p1%2C+p4%2C+p9", session)[1].splitlines()
+    assert [row.split(",")[3] for row in rows] == ["patient", "p1", "p4"]
 
 
 def test_reports_are_pasted_by_the_names_that_people_see(ward):
@@ -389,7 +432,7 @@ def test_reports_are_pasted_by_the_names_that_people_see(ward):
     told(ward, "patient 4")
     for name, says in (
         ("patient 9", "No patient and no ticket is called 'patient 9'"),
-        ("patient 1", "is a patient of several sites (north, south)"),
+        ("patient 1", "fits several patients (north, patient 1: number 1; south, patient 1: number 4)"),
         ("patient 4", "the report of north, patient 4 is not open, but waiting"),
         (issued[0].ticket[:4], "No patient and no ticket"),
         ("PATIENT 4", "the report of north, patient 4 is not open, but waiting"),
