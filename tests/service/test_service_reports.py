@@ -574,3 +574,151 @@ def test_no_page_says_childs(tmp_path):
         assert not [path for path, page in zip(paths, pages, strict=False) if "childs" in page]
         assert not [path for path, page in zip(paths, pages, strict=False) if "diagnosiss" in page]
         assert "4 children enrolled" in pages[0]
+
+
+# ---- a batch, while reports come -----------------------------------------------------------------
+
+
+def test_a_report_that_comes_meanwhile_does_not_stop_a_batch(ward):
+    session = ward.login("operator")
+    tickets = [one.ticket for one in ward.ledger.ask_many("north", [f"p{n}" for n in range(223)])]
+    page = ward.post("/missing", session, ticket=tickets)[2].decode()
+    read = re.search(r'name="read" value="(\w+)"', page)[1]
+    ward.ledger.tell(tickets[7], **ILL)
+    fields = {"ticket": tickets, "reason": "lost to follow-up", **SURE}
+    assert ward.post("/missing", session, **fields, read=read)[0] == 303
+    page = ward.page("/tickets", session)[1]
+    assert "222 reports are recorded as missing." in page
+    assert "1 other was settled before, and left out: north, p7." in page
+    assert (ward.ledger.status().missing, ward.ledger.status().open) == (222, 0)
+    assert "is not open, but waiting" not in page
+
+
+def test_a_batch_with_settled_reports_says_beforehand_that_they_are_left_out(ward):
+    session, ticket = ward.login("operator"), told(ward, "p2")
+    first = ward.ledger.ask("north", "p1").ticket
+    page = ward.post("/missing", session, pasted=f"p1\n{ticket}")[2].decode()
+    assert "Declare 1 report missing?" in page
+    assert "1 selected report is settled already, and left out: north, p2 (learned)." in page
+    with Client(ward.url, ward.tokens["operator"]) as client:
+        left_out = client.missing_many([first, ticket], "lost", still_open=True, request="once")
+        assert left_out == [ticket]
+        again = client.missing_many([first, ticket], "lost", still_open=True, request="once")
+        assert again == [ticket]
+
+
+def test_a_refused_report_is_shown_before_its_ticket_is_declared_missing(ward):
+    session = ward.login("operator")
+    with Client(ward.url, ward.tokens["site"]) as client:
+        ticket, other = client.ask("p1").ticket, client.ask("p2").ticket
+        page = ward.post("/missing", session, ticket=[ticket, other])[2].decode()
+        assert "did send" not in page
+        read = re.search(r'name="read" value="(\w+)"', page)[1]
+        with pytest.raises(LedgerError, match="outside"):
+            client.tell(ticket, states=[1, 0, 1], actions=["drug"] * 3, rewards=[1, 2, 7])
+    fields = {"ticket": [ticket, other], "reason": "lost", **SURE}
+    status, _, body = ward.post("/missing", session, **fields, read=read)
+    page = html.unescape(body.decode())
+    assert (status, "no longer what you read" in page) == (409, True)
+    assert "The site did send a report of p1, on 20" in page
+    assert "It was refused: The reward 7 is outside of the declared range [0, 4]" in page
+    assert (
+        "That report said: week 0 ill, drug, 1; week 4 well, drug, 2; week 12 ill, drug, 7." in page
+    )
+    assert "It said: week 0 ill, drug, 1;" in ward.page("/tickets", session)[1]
+
+
+# ---- a report that changed after its form was opened ---------------------------------------------
+
+
+def test_a_correction_of_a_report_that_changed_meanwhile_shows_both(ward):
+    session, ticket = ward.login("operator"), told(ward)
+    form = ward.page(f"/amend?ticket={ticket}", session)[1]
+    seen = re.search(r'name="seen" value="(\d+)"', form)[1]
+    ward.ledger.amend(ticket, **ILL | {"rewards": [0, 2, 3]}, by="Ms Okafor", reason="query 4")
+    fields = typed(rewards=("1", "2", "4")) | {"ticket": ticket}
+    status, _, body = ward.post("/amend", session, **fields, seen=seen)
+    page = html.unescape(body.decode())
+    assert (status, "changed after you opened the form" in page) == (409, True)
+    assert "Ms Okafor corrected it (“query 4”) on 20" in page
+    assert ": week 0, good weeks: 1 → 0." in page
+    assert re.findall(r'name="reward" value="([^"]*)"', page) == ["1", "2", "4"]
+    now = re.search(r'name="seen" value="(\d+)"', page)[1]
+    sheet = ward.post("/amend", session, **fields, seen=now)[2].decode()
+    assert "Week 0, good weeks: 0 → 1." in sheet
+    assert "Week 12, good weeks: 3 → 4." in sheet
+    assert "you opened the form" not in sheet
+    read = re.search(r'name="read" value="(\w+)"', sheet)[1]
+    ward.ledger.amend(ticket, **ILL | {"rewards": [0, 0, 3]}, by="Ms Okafor", reason="query 5")
+    sure = {"seen": now, "read": read, "reason": "typing error", **SURE}
+    status, _, body = ward.post("/amend", session, **fields, **sure)
+    assert status == 409
+    assert "After you opened the form, Ms Okafor corrected it (“query 5”)" in body.decode()
+    assert ward.ledger.newest(1, kind="amended")[0].payload["rewards"] == [0, 0, 3]
+
+
+# ---- a reviewer who is needed --------------------------------------------------------------------
+
+
+def test_what_follows_from_revoking_a_needed_reviewer_is_said_before(ward):
+    session = ward.login("operator")
+    assert "2 reviewers must agree in this run, and only 1 reviewer has" in ward.page("/", session)[1]
+    ward.access.create(name="Dr Roth", role="reviewer", days=1)
+    assert "so nothing can be decided" not in ward.page("/", session)[1]
+    identity = ward.tokens["reviewer"].partition(".")[0]
+    sheet = ward.post("/tokens/revoke", session, id=identity)[2].decode()
+    says = "2 reviewers must agree in this run, and only 1 reviewer has a working token (Dr Roth)."
+    assert f"After this, {says}" in sheet
+    assert "a paused run cannot resume" in sheet
+    status, _, body = ward.post("/tokens/revoke", session, id=identity, **SURE)
+    assert (status, "Tick the box below" in body.decode()) == (422, True)
+    assert ward.post("/tokens/revoke", session, id=identity, **SURE, consent="1")[0] == 303
+    assert says[:-1] in ward.page("/", session)[1]
+    third = ward.access.create(name="Dr Vega", role="reviewer", days=1).partition(".")[0]
+    ward.access.create(name="Dr Lind", role="reviewer", days=1)
+    assert "After this" not in ward.post("/tokens/revoke", session, id=third)[2].decode()
+
+
+# ---- asking again --------------------------------------------------------------------------------
+
+
+def test_asking_again_finds_the_same_until_something_is_new(tmp_path):
+    options = WARD | {"algorithm": ls.few(deployments=4, asked=True, trial=0.2, members=16)}
+    with Served(tmp_path, **options) as served:
+        session, ledger = served.login("operator"), served.ledger
+        for number in range(12):
+            told(served, f"p{number}", rewards=[number % 4, 2, 3])
+        before = ledger.propose(by="office")
+        ledger.ask("north", "new")
+        sheet = served.post("/propose", session)[2].decode()
+        assert "Nothing was reported, corrected or decided since" in sheet
+        served.post("/propose", session, **SURE)
+        assert "so the pending proposal stays as it is" in served.page("/proposal", session)[1]
+        assert ledger.proposal() == before
+        told(served, "q")
+        sheet = served.post("/propose", session)[2].decode()
+        assert "Ask for another proposal without 2 reports?" in sheet
+        assert "No report was learned since the pending proposal." in sheet
+        assert "The trial will be another one even where the reports are the same" in sheet
+        served.post("/propose", session, **SURE)
+        assert ledger.proposal().event > before.event
+
+
+# ---- the versions in the audit -------------------------------------------------------------------
+
+
+def test_the_audit_finds_a_version(tmp_path):
+    with Served(tmp_path, **WARD) as served:
+        session, ledger = served.login("auditor"), served.ledger
+        for number in range(4):
+            told(served, f"p{number}", actions=["drug", "watch", "drug"])
+            view = ledger.propose(by="office")
+            assert view is not None
+            ledger.approve(view, by="board", reason=f"meeting {number}")
+        ledger.rollback(2, by="office", reason="an alarm")
+        page = served.page("/audit?search=Version+2", session)[1]
+        kinds = re.findall(r"<strong>([a-z ]+)</strong></td><td>", page)
+        assert kinds == ["rolled back", "approved", "proposal"]
+        assert 'href="/difference?from=1&amp;to=2"' in page
+        assert "version 22" not in page
+        assert "No event fits." in served.page("/audit?search=version+9", session)[1]

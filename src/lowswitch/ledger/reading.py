@@ -447,6 +447,31 @@ class Reading:
             return known, empty
         return known, self._labelled(views.payload_of(*self.store.event(known.report)))
 
+    def corrected_since(
+        self, ticket: str, event: int
+    ) -> list[tuple[Event, dict[str, Any], dict[str, Any] | None]]:
+        """The events that changed the report of a ticket since another one, newest last.
+
+        Each comes with the labels of its report, and of the report that it replaced, if any.
+
+        Parameters
+        ----------
+        ticket
+            The ticket, or its name.
+        event
+            The number of the event with the report that somebody has read; 0 if there was none.
+        """
+        known, _ = self.report_of(ticket)
+        found, seq = list[Event](), known.report
+        with self._lock:
+            while seq is not None:
+                found.append(views.event_of(*self.store.event(seq)))
+                seq = None if seq == event else found[-1].payload.get("instead")
+        reports = [(one, self._labelled(one.payload)) for one in reversed(found)]
+        before = [None, *(report for _, report in reports)]
+        pairs = zip(reports, before, strict=False)
+        return [(one, report, old) for (one, report), old in pairs if one.seq != event]
+
     def _labelled(self, payload: dict[str, Any]) -> dict[str, Any]:
         """A recorded report with its labels."""
         return {

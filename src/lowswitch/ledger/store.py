@@ -39,6 +39,7 @@ _EVENT = "seq, body, hash, kind"
 _LIKE = re.compile(r"([%_~])")  # what LIKE takes for more than itself
 _AT_ONCE = 500  # names in one query
 _MOST_DIGITS = 15  # of the number of a ticket
+_BEGIN = 6  # characters of a ticket by which it is found
 _TICKET = "number, ticket, site, request, version, status, asked, report"
 
 
@@ -325,7 +326,8 @@ class Store(ABC):
         """The first tickets with a status and of a site, in order; by default all.
 
         status: None for every status. after: only tickets with a larger number. part: only tickets
-        whose request contains it, which begin with it, or whose number it is, such as 1,153.
+        whose request contains it, which begin with it, or whose number it is, such as 1,153. A
+        beginning has at least six characters.
         """
         asked: dict[str, list[Any] | None] = {
             "number > ?": [after],
@@ -333,10 +335,11 @@ class Store(ABC):
             "site = ?": None if site is None else [site],
         }
         quoted = _LIKE.sub(r"~\1", part.lower())
+        begins = quoted if len(part) >= _BEGIN else "-"  # a short number is no ticket's beginning
         found = "(LOWER(request) LIKE ? ESCAPE '~' OR ticket LIKE ? ESCAPE '~' OR number = ?)"
         digits = part.replace(",", "")
         number = int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
-        asked[found] = [f"%{quoted}%", f"{quoted}%", number] if part else None
+        asked[found] = [f"%{quoted}%", f"{begins}%", number] if part else None
         given = {test: values for test, values in asked.items() if values}
         sql = f"SELECT {_TICKET} FROM tickets WHERE {' AND '.join(given)} ORDER BY number"
         values = [value for some in given.values() for value in some]

@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from lowswitch.ledger import LedgerError, UnknownTicketError
 from lowswitch.ledger.events import Event
-from lowswitch.ledger.state import REFUSED
+from lowswitch.ledger.state import MISSING, REFUSED
 from lowswitch.ledger.store import StoredTicket
 from lowswitch.service import display, standing
 from lowswitch.service.app import Call, as_refusal
-from lowswitch.service.bodies import RefusedError, count, query
+from lowswitch.service.bodies import MOST_DIGITS, RefusedError, count, query
 from lowswitch.service.entries import Entry
 from lowswitch.service.render import filled_in, is_by_enter, show
 from lowswitch.service.reports import LOST, asks_for_view, list_page, view_of
@@ -21,6 +21,13 @@ from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import counted
 
+_NOTHING: dict[str, Any] = {"states": [], "actions": [], "rewards": [], "ended": "whole"}
+_DID = {"amended": "corrected it", "missing": "declared it missing"}
+_STALE = (
+    "Nothing was done: this report was changed after you opened the form. What changed stands above"
+    " it. Below is what you filled in. Change what would undo that, then go on; the next page shows"
+    " every old and new value"
+)
 _DONE = {"Correct": "corrected", "Enter": "entered"}
 
 
@@ -55,6 +62,7 @@ async def _amend_form(
         "tickets",
         status,
         ticket=known,
+        meanwhile=await _meanwhile(call, ticket),
         lines=entry.lines(steps),
         ended=entry.ended,
         endings=display.ENDINGS,
@@ -72,6 +80,8 @@ async def amend(call: Call) -> Response:
         return await _amend(call, ticket, Entry.typed(call))
     if is_by_enter(call):
         return await _amend_form(call, ticket)
+    if await _meanwhile(call, ticket):
+        return await _amend_form(call, ticket, wrong=_STALE, status=409)
     try:
         return await _amend(call, ticket, Entry.typed(call))
     except (RefusedError, LedgerError) as error:
@@ -79,6 +89,28 @@ async def amend(call: Call) -> Response:
             raise
         refusal = as_refusal(error)
         return await _amend_form(call, ticket, wrong=refusal.says, status=refusal.status)
+
+
+async def _meanwhile(call: Call, ticket: str) -> list[str]:
+    """Who changed the report after somebody opened the form to correct it, and what."""
+    seen, ledger = call.field("seen"), call.service.ledger
+    if not (seen.isdecimal() and len(seen) <= MOST_DIGITS):
+        return []
+
+    def read() -> list[str]:
+        lines, terms = list[str](), ledger.terms
+        for event, report, before in ledger.corrected_since(ticket, int(seen)):
+            new = Entry.of(report, terms.size("step"))
+            old = Entry.of(before or _NOTHING, terms.size("step"))
+            is_new = before is None or before["ended"] == MISSING
+            what = new.differences(old, terms, is_new=is_new) if event.kind != MISSING else []
+            why = f" (“{event.payload['reason']}”)" if "reason" in event.payload else ""
+            did = f"{event.actor} {_DID.get(event.kind, 'reported')}{why}"
+            said = f": {'; '.join(one.rstrip('.') for one in what)}" if what else ""
+            lines.append(f"{did} on {display.clock(event.time)}{said}.")
+        return lines
+
+    return await call.service.engine.call(read)
 
 
 async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
@@ -101,6 +133,7 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
         if not changes:
             raise RefusedError(422, f"this is the report of {whose} as it is on record")
         verb = "Enter" if is_new else "Correct"
+        meanwhile = await _meanwhile(call, ticket)
         several = f"{found.site} sent {sent} different reports. This one counts, the others do not."
         return Sheet(
             f"{verb} the report of {whose}?",
@@ -110,6 +143,7 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
                 *([several] if is_new and sent > 1 else []),
                 *(await _consequences(call, relearns)),
             ],
+            warnings=[f"After you opened the form, {line}" for line in meanwhile],
             back="/tickets",
             hint="for example: typing error at the site",
             bound=changes,

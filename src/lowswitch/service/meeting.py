@@ -35,6 +35,7 @@ from lowswitch.show.text import counted, plural
 _MOST_ROWS = 300  # that one form names
 _MOST_ENDED = 3  # requests that will not happen, the newest ones; or decisions meanwhile
 _OLD_PAGE = "the proposal on your page is no longer pending, so your form was not used"
+_AGAIN = "Keep the pending proposal"
 _VIEW = ("group", "word", "search", "select", "page")  # how the page of a proposal is shown
 
 
@@ -156,42 +157,81 @@ def known_then(call: Call, known: Known, asked: Mark) -> Known | None:
 
 async def propose(call: Call) -> Response:
     """Say what a proposal would leave out, then request it."""
+    ledger = call.service.ledger
 
     async def sheet() -> Sheet:
         known = await known_of(call)
-        run, word = known.run, known.terms.word("episode")
-        lines = [
-            f"The learner says what it would change, from the reports of {counted(run.told, word)}."
-        ]
-        if known.terms.most_proposals:
-            lines.append(
-                f"{_spent(run.budget_left or 0)}, whatever the board decides."
-                if known.view is None
-                else "It replaces the pending proposal. The budget counts the two as one."
-            )
-        lines += standing.falling(known)
-        left_out = run.waiting + run.open
-        warnings = list[str]()
-        if run.waiting:
-            warnings.append(f"{run.behind}. They would not be counted in.")
-        if run.open:
-            warnings.append(f"{counted(run.open, 'report', 'is', 'are')} still open.")
-        if run.refused:
-            late = counted(run.refused, "report")
-            warnings.append(
-                f"{late} came after being declared missing. They would not be counted in."
-            )
-        button = "Ask for a proposal"
-        if left_out:
-            button += f" without {counted(left_out, 'report')}"
-        return Sheet(f"{button}?", button, lines, (), warnings, "/proposal", has_reason=False)
+        is_current = await call.service.engine.call(ledger.is_current)
+        return _again_sheet(known) if is_current else _propose_sheet(known)
 
-    def done(answer: Any, _: Sheet) -> tuple[str, str]:
+    def done(answer: Any, made: Sheet) -> tuple[str, str]:
         if answer is None:
             return "/proposal", "The learner would change nothing."
+        if made.button == _AGAIN:
+            return "/proposal", "Nothing is new, so the pending proposal stays as it is."
         return "/proposal", "This is what the learner would change."
 
     return await two_steps(call, "propose", {}, sheet, done)
+
+
+def _again_sheet(known: Known) -> Sheet:
+    """That asking again finds nothing new."""
+    assert known.view is not None
+    lines = [
+        "Nothing was reported, corrected or decided since the pending proposal was made, on"
+        f" {display.clock(known.view.time)}.",
+        "So it stays as it is, and so does every agreement to it.",
+        "It costs nothing of the budget.",
+    ]
+    return Sheet("Ask again?", _AGAIN, lines, back="/proposal", has_reason=False)
+
+
+def _propose_sheet(known: Known) -> Sheet:
+    """From what the learner would propose, what it costs, and what would be left out."""
+    run, view, word = known.run, known.view, known.terms.word("episode")
+    lines = [
+        f"The learner says what it would change, from the reports of {counted(run.told, word)}."
+    ]
+    if known.terms.most_proposals:
+        lines.append(
+            f"{_spent(run.budget_left or 0)}, whatever the board decides."
+            if view is None
+            else "It replaces the pending proposal. The budget counts the two as one."
+        )
+    if view is not None:
+        lines += _differs(known, view)
+    lines += standing.falling(known)
+    left_out = run.waiting + run.open
+    warnings = list[str]()
+    if run.waiting:
+        warnings.append(f"{run.behind}. They would not be counted in.")
+    if run.open:
+        warnings.append(f"{counted(run.open, 'report', 'is', 'are')} still open.")
+    if run.refused:
+        late = counted(run.refused, "report")
+        warnings.append(
+            f"{late} came after being declared missing. They would not be counted in."
+        )
+    button = "Ask for a proposal" if view is None else "Ask for another proposal"
+    if left_out:
+        button += f" without {counted(left_out, 'report')}"
+    return Sheet(f"{button}?", button, lines, (), warnings, "/proposal", has_reason=False)
+
+
+def _differs(known: Known, view: ProposalView) -> list[str]:
+    """What another proposal would have in common with the pending one, and why it would differ."""
+    new = known.run.told - view.told
+    learned = counted(new, "report", "was", "were") if new else "No report was"
+    lines = [f"{learned} learned since the pending proposal."]
+    if known.protocol:
+        lines.append(
+            "The trial will be another one even where the reports are the same: its alternatives are"
+            " drawn by lot from what may be best as far as the learner knows. The next draw is as"
+            " good as the last, but whoever has read the pending trial must read the new one."
+        )
+    elif not new:
+        lines.append("A learner that draws by lot may still propose something else.")
+    return lines
 
 
 def _spent(left: int) -> str:

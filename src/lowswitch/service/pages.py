@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger.events import KINDS
 from lowswitch.ledger.feature_terms import FeatureTerms
+from lowswitch.ledger.reading import version_named
 from lowswitch.service import (
     access_log,
     actions,
@@ -18,6 +19,7 @@ from lowswitch.service import (
     display,
     effects,
     figures,
+    people,
     phrases,
     proposals,
     sheets,
@@ -184,6 +186,10 @@ def _todo(call: Call, known: Known, unfit: int) -> list[tuple[str, str, str]]:
         found += _todo_of_reviewer(call.token.name, known)
     if role == table.OPERATOR:
         found += _todo_of_operator(call, known, unfit)
+    few = people.too_few(people.reviewers(call.service.access, now()), known.run.quorum)
+    if few and role != table.AUDITOR:
+        link = ("/tokens", "See the tokens") if role == table.OPERATOR else ("/roles", "See roles")
+        found.insert(0, (f"{display.sentence(few)}, so nothing can be decided.", *link))
     if role == table.AUDITOR:
         found.append(("Check that nothing was altered.", "/audit", "Go to the audit"))
     return found
@@ -476,6 +482,7 @@ async def audit(call: Call) -> Response:
         sees_access=sees_access,
         asked=asked,
         filters=display.filter_words(asked),
+        version=version_named(words),
         more=more,
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
@@ -562,9 +569,27 @@ async def revoke(call: Call) -> Response:
                 else f"This person can no longer act as {found.role}"
             )
             warnings.append(f"{found.name} has no other token that works. {then}.")
+        consent, run = "", await call.service.engine.call(call.service.ledger.status)
+        remaining = people.reviewers(call.service.access, time, without=identity)
+        if found.role == table.REVIEWER and (few := people.too_few(remaining, run.quorum)):
+            case = call.service.ledger.terms.word("episode")
+            warnings += [f"After this, {few}.", people.stuck_words(case)]
+            lines.append(
+                "To avoid that, let somebody make a token for another reviewer first, with"
+                " lowswitch token create. What this person agreed to before still counts."
+            )
+            consent = f"I know that after this, {few}."
         title = f"Revoke the token {found.id} of {found.name} ({found.role})"
         return Sheet(
-            f"{title}?", title, lines, (), warnings, back="/tokens", css="stop", has_reason=False
+            f"{title}?",
+            title,
+            lines,
+            (),
+            warnings,
+            back="/tokens",
+            css="stop",
+            has_reason=False,
+            consent=consent,
         )
 
     return await two_steps(

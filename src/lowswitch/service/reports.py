@@ -219,7 +219,7 @@ async def _missing(call: Call) -> Response:
         names = {one.ticket: f"{one.site}, {one.request}" for one in found}
         said = f"{what} recorded as missing."
         if left_out:
-            gone = counted(len(left_out), "other was", "others were")
+            gone = counted(len(left_out), "other", "was", "were")
             said += f" {gone} settled before, and left out: {_few([names[i] for i in left_out])}."
         return "/tickets", said
 
@@ -273,7 +273,7 @@ def _missing_sheet(call: Call, chosen: Sequence[StoredTicket]) -> Sheet:
     warnings = list[str]()
     if settled:
         names = [f"{one.site}, {one.request} ({_TABS[one.status]})" for one in settled]
-        gone = counted(len(settled), "selected report is", "selected reports are")
+        gone = counted(len(settled), "selected report", "is", "are")
         warnings.append(f"{gone} settled already, and left out: {_few(names)}.")
     refused = {one.ticket: refusal for one, refusal in call.service.refusals.waiting(ledger)}
     sent = [
