@@ -722,3 +722,75 @@ def test_the_audit_finds_a_version(tmp_path):
         assert 'href="/difference?from=1&amp;to=2"' in page
         assert "version 22" not in page
         assert "No event fits." in served.page("/audit?search=version+9", session)[1]
+
+
+# ---- many corrections at once --------------------------------------------------------------------
+
+
+def test_many_reports_are_corrected_from_the_table_that_was_downloaded(ward):
+    session = ward.login("operator")
+    tickets = [told(ward, f"p{number}") for number in range(3)]
+    table = ward.page("/reports.csv?search=p0+p1+p2", session)[1].replace("\r", "")
+    lines = table.splitlines()
+    assert lines[0] == (
+        "ticket,site,patient,visit,finding,treatment,good weeks,how it ended,report"
+    )
+    assert (len(lines), lines[9].split(",")[1:7]) == (
+        10,
+        ["north", "p2", "week 12", "ill", "drug", "3"],
+    )
+    ward.ledger.amend(tickets[1], **ILL | {"rewards": [0, 2, 3]}, by="Ms Okafor", reason="query 4")
+    ward.ledger.amend(tickets[2], **ILL | {"rewards": [0, 2, 3]}, by="Ms Okafor", reason="query 5")
+    wrong = "\n".join([*lines[:3], lines[3].replace("drug,3", "drug,4"), *lines[4:]])
+    wrong = wrong.replace("p2,week 4,ill,drug,2", "p2,week 4,well,drug,2")
+    page = ward.post("/corrections", session, pasted=wrong)[2].decode()
+    page = html.unescape(page)
+    assert "Correct 1 report?" in page
+    assert "<li>North, p0: week 12, good weeks: 3 → 4.</li>" in page
+    assert "North, p2 is left out, because its report changed after your table was made." in page
+    assert "Ms Okafor corrected it (“query 5”)" in page
+    assert "query 4" not in page  # its report was not touched in the table
+    done = ward.post("/corrections", session, pasted=wrong, reason="checked", **SURE)
+    assert done[0] == 303
+    rewards = [ward.ledger.report_of(one)[1]["rewards"] for one in tickets]
+    assert rewards == [[1, 2, 4], [0, 2, 3], [0, 2, 3]]
+    assert ward.ledger.newest(1, kind="amended")[0].payload["reason"] == "checked"
+
+
+def test_empty_cells_of_a_table_stay_as_they_are(ward):
+    session, _, _ = ward.login("operator"), told(ward), told(ward, "p1", site="south")
+    pasted = "Patient\tSite\tVisit\tFinding\tGood weeks\tHow it ended\n"
+    pasted += "p1\tsouth\tweek 4\twell\t\t\np1\tsouth\tWeek 12\t\t0\t\n"
+    page = html.unescape(ward.post("/corrections", session, pasted=pasted)[2].decode())
+    assert "South, p1: week 4, finding: ill → well; week 12, good weeks: 3 → 0." in page
+    back = ward.post("/corrections", session, pasted=pasted, confirming="1", show="back=1")
+    assert "p1\tsouth\tweek 4\twell" in html.unescape(back[2].decode())
+
+
+BAD = {
+    "": "Paste a table with a line of headings",
+    "patient,visit,colour\np1,week 0,red": "There is no column 'colour'; the headings are ticket,",
+    "visit,finding\nweek 0,ill": "The table has no column 'patient'",
+    "patient,finding\np1,well": "The table has no column 'visit'",
+    "patient,visit,finding\np9,week 0,ill\np1,week 1,ill": (
+        "Line 2: 'p9' is no patient of this run; line 3: there is no visit 'week 1'"
+    ),
+    "patient,visit,finding\nopen,week 0,ill": "Line 2: the report of open is open",
+    "patient,visit,finding\np1,week 0,il": "North, p1: there is no state 'il'",
+    "patient,visit,finding\np1,week 0,ill": "Your table changes no report",
+    "patient,visit,good weeks\np1,week 0,40": "outside of the declared range [0, 4]",
+    "patient,how it ended\np1,never": "Line 2: how it ended must be one of: it was seen",
+    "patient,finding,visit\np1,well,": "Line 2 has no visit",
+}
+
+
+def test_a_wrong_table_stays_in_its_form_and_changes_nothing(ward):
+    session, _ = ward.login("operator"), told(ward)
+    ward.ledger.ask("north", "open")
+    before = ward.ledger.status().events
+    for pasted, says in BAD.items():
+        status, _, body = ward.post("/corrections", session, pasted=pasted)
+        text = html.unescape(body.decode())
+        assert (status, says in alert(text)) == (422, True), (pasted, alert(text))
+        assert f'spellcheck="false">{pasted}</textarea>' in text
+    assert ward.ledger.status().events == before

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from lowswitch.ledger import LedgerError, UnknownTicketError
 from lowswitch.ledger.events import Event
+from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.state import MISSING, REFUSED
 from lowswitch.ledger.store import StoredTicket
 from lowswitch.service import display, standing
@@ -93,24 +94,26 @@ async def amend(call: Call) -> Response:
 
 async def _meanwhile(call: Call, ticket: str) -> list[str]:
     """Who changed the report after somebody opened the form to correct it, and what."""
-    seen, ledger = call.field("seen"), call.service.ledger
+    seen = call.field("seen")
     if not (seen.isdecimal() and len(seen) <= MOST_DIGITS):
         return []
+    ledger = call.service.ledger
+    return await call.service.engine.call(lambda: changed_since(ledger, ticket, int(seen)))
 
-    def read() -> list[str]:
-        lines, terms = list[str](), ledger.terms
-        for event, report, before in ledger.corrected_since(ticket, int(seen)):
-            new = Entry.of(report, terms.size("step"))
-            old = Entry.of(before or _NOTHING, terms.size("step"))
-            is_new = before is None or before["ended"] == MISSING
-            what = new.differences(old, terms, is_new=is_new) if event.kind != MISSING else []
-            why = f" (“{event.payload['reason']}”)" if "reason" in event.payload else ""
-            did = f"{event.actor} {_DID.get(event.kind, 'reported')}{why}"
-            said = f": {'; '.join(one.rstrip('.') for one in what)}" if what else ""
-            lines.append(f"{did} on {display.clock(event.time)}{said}.")
-        return lines
 
-    return await call.service.engine.call(read)
+def changed_since(ledger: Reading, ticket: str, seen: int) -> list[str]:
+    """Who changed the report of a ticket since an event, what and why."""
+    lines, terms = list[str](), ledger.terms
+    for event, report, before in ledger.corrected_since(ticket, seen):
+        new = Entry.of(report, terms.size("step"))
+        old = Entry.of(before or _NOTHING, terms.size("step"))
+        is_new = before is None or before["ended"] == MISSING
+        what = new.differences(old, terms, is_new=is_new) if event.kind != MISSING else []
+        why = f" (“{event.payload['reason']}”)" if "reason" in event.payload else ""
+        did = f"{event.actor} {_DID.get(event.kind, 'reported')}{why}"
+        said = f": {'; '.join(one.rstrip('.') for one in what)}" if what else ""
+        lines.append(f"{did} on {display.clock(event.time)}{said}.")
+    return lines
 
 
 async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
@@ -141,7 +144,7 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
             [
                 *changes,
                 *([several] if is_new and sent > 1 else []),
-                *(await _consequences(call, relearns)),
+                *(await consequences(call, relearns)),
             ],
             warnings=[f"After you opened the form, {line}" for line in meanwhile],
             back="/tickets",
@@ -194,7 +197,7 @@ async def late(call: Call) -> Response:
         lines = [
             f"{what} will be counted in exactly as sent after being declared missing.",
             *said,
-            *(await _consequences(call, relearns)),
+            *(await consequences(call, relearns)),
         ]
         title = f"Take in {counted(len(reports), 'late report')}"
         return Sheet(f"{title}?", title, lines, back="/tickets?status=refused", bound=lines[1:])
@@ -244,7 +247,7 @@ async def dismiss(call: Call) -> Response:
     return await two_steps(call, "dismiss", given, sheet, done)
 
 
-async def _consequences(call: Call, relearns: bool) -> list[str]:
+async def consequences(call: Call, relearns: bool) -> list[str]:
     """The effects of corrections on the learner, the pending proposal and requests."""
     if not relearns:
         return ["It is learned in its turn, when the reports before it are settled."]

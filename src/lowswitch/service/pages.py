@@ -32,6 +32,9 @@ from lowswitch.service.amendments import dismiss as dismiss
 from lowswitch.service.amendments import late as late
 from lowswitch.service.api import unrecorded_words
 from lowswitch.service.app import Call, Service, address_of, failed_login, now
+from lowswitch.service.batches import corrections as corrections
+from lowswitch.service.batches import corrections_form as corrections_form
+from lowswitch.service.batches import report_table as report_table
 from lowswitch.service.bodies import RefusedError, count, query
 from lowswitch.service.effects import Known
 from lowswitch.service.figures import Interval

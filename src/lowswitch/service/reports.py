@@ -220,7 +220,7 @@ async def _missing(call: Call) -> Response:
         said = f"{what} recorded as missing."
         if left_out:
             gone = counted(len(left_out), "other", "was", "were")
-            said += f" {gone} settled before, and left out: {_few([names[i] for i in left_out])}."
+            said += f" {gone} settled before, and left out: {few([names[i] for i in left_out])}."
         return "/tickets", said
 
     return await two_steps(call, "missing_many", given, sheet, done)
@@ -274,7 +274,7 @@ def _missing_sheet(call: Call, chosen: Sequence[StoredTicket]) -> Sheet:
     if settled:
         names = [f"{one.site}, {one.request} ({_TABS[one.status]})" for one in settled]
         gone = counted(len(settled), "selected report", "is", "are")
-        warnings.append(f"{gone} settled already, and left out: {_few(names)}.")
+        warnings.append(f"{gone} settled already, and left out: {few(names)}.")
     refused = {one.ticket: refusal for one, refusal in call.service.refusals.waiting(ledger)}
     sent = [
         line
@@ -311,18 +311,18 @@ def _sent_lines(ledger: Reading, ticket: StoredTicket, refusal: Refusal) -> list
 def one_each(named: Found, case: str) -> list[str]:
     """The tickets that a list names; each name must be of one ticket."""
     if named.unknown:
-        shown = _few([repr(name) for name in named.unknown])
+        shown = few([repr(name) for name in named.unknown])
         raise UnknownTicketError(
             f"no {case} and no ticket is called {shown}; nothing was selected from your list"
         )
     for name, found in named.called.items():
         if len(found) > 1:
-            several = _few([f"{one.site}, {one.request}: number {one.number:,}" for one in found])
+            several = few([f"{one.site}, {one.request}: number {one.number:,}" for one in found])
             raise LedgerError(f"{name!r} fits several {plural(case)} ({several}); give the ticket")
     return [found[0].ticket for found in named.called.values()]
 
 
-def _few(names: Sequence[str]) -> str:
+def few(names: Sequence[str]) -> str:
     """The first few names, and how many more there are."""
     rest = len(names) - _MOST_NAMED
     return "; ".join(names[:_MOST_NAMED]) + (f"; and {rest:,} more" if rest > 0 else "")
