@@ -385,7 +385,7 @@ class Reading:
             return [self._shown(one) for one in found]
 
     def tickets_called(self, names: Sequence[str]) -> dict[str, list[StoredTicket]]:
-        """The tickets that people call by these names: a ticket, its beginning, a request or number.
+        """The tickets that people call so: by a ticket, its beginning, a request or a number.
 
         Capital letters count only between requests that differ in nothing else. A number may follow
         the run's word for an episode, and have commas: patient 1,153.
@@ -403,7 +403,8 @@ class Reading:
     def _number_in(self, name: str) -> int:
         """The number in a name such as 1,153 or patient 1,153; 0 if there is none."""
         word = re.escape(self.terms.word("episode"))
-        found = re.fullmatch(rf"(?i:{word} )?(\d{{1,9}}|\d{{1,3}}(?:,\d{{3}}){{1,2}})", name.strip())
+        digits = r"(\d{1,9}|\d{1,3}(?:,\d{3}){1,2})"
+        found = re.fullmatch(rf"(?i:{word} )?{digits}", name.strip())
         return int(found[1].replace(",", "")) if found else 0
 
     def open_by_site(self) -> list[tuple[str, int, str]]:

@@ -66,7 +66,7 @@ async def _amend_form(
         meanwhile=await _meanwhile(call, ticket),
         lines=entry.lines(steps),
         ended=entry.ended,
-        endings=display.ENDINGS,
+        endings=display.endings_of(ledger.terms),
         event=event,
         others=[(made, Entry.of(one, len(steps)).lines(steps)) for made, one in others],
         is_new=known.status in LOST,
@@ -197,7 +197,7 @@ async def late(call: Call) -> Response:
         lines = [
             f"{what} will be counted in exactly as sent after being declared missing.",
             *said,
-            *(await consequences(call, relearns)),
+            *(await consequences(call, relearns, len(reports))),
         ]
         title = f"Take in {counted(len(reports), 'late report')}"
         return Sheet(f"{title}?", title, lines, back="/tickets?status=refused", bound=lines[1:])
@@ -247,8 +247,10 @@ async def dismiss(call: Call) -> Response:
     return await two_steps(call, "dismiss", given, sheet, done)
 
 
-async def consequences(call: Call, relearns: bool) -> list[str]:
+async def consequences(call: Call, relearns: bool, reports: int = 1) -> list[str]:
     """The effects of corrections on the learner, the pending proposal and requests."""
+    if not relearns and reports > 1:
+        return ["They are learned in their turn, when the reports before them are settled."]
     if not relearns:
         return ["It is learned in its turn, when the reports before it are settled."]
     known = await known_of(call)

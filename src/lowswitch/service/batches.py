@@ -149,7 +149,7 @@ def _merged(ledger: Reading, lines: list[Line]) -> list[Row]:
     for number, ticket, step, values in lines:
         if ticket.number not in found:
             old = Entry.of(ledger.report_of(ticket.ticket)[1], steps)
-            found[ticket.number] = Row(ticket, old, Entry(*map(list, old[:3]), old.ended), None)
+            found[ticket.number] = Row(ticket, old, old.copied(), None)
         row = found[ticket.number]
         for column, part in zip(row.new[:3], COLUMNS, strict=True):
             column.extend([""] * (step + 1 - len(column)) if values[part] else [])
@@ -178,7 +178,9 @@ async def corrections_form(call: Call) -> Response:
 
 async def _form(call: Call, wrong: str = "", status: int = 200) -> Response:
     terms = call.service.ledger.terms
-    facts = {"headings": headings(terms), "endings": list(display.ENDINGS.values())}
+    endings = list(display.endings_of(terms).values())
+    example = [f"{value:g}" for value in terms.rewards[::-1]]
+    facts = {"headings": headings(terms), "endings": endings, "example": example}
     return await show(call, "corrections.html", "tickets", status, wrong=wrong, **facts)
 
 
@@ -220,7 +222,7 @@ async def _corrections(call: Call) -> Response:
             *made.lines,
             *[f"{same} on record as in your table, and stays."] * (made.same == 1),
             *[f"{same} on record as in your table, and stay."] * (made.same > 1),
-            *(await consequences(call, made.relearns)),
+            *(await consequences(call, made.relearns, len(made.reports))),
         ]
         return Sheet(
             f"Correct {what}?",
@@ -246,7 +248,7 @@ def _changes(ledger: Reading, text: str) -> Changes:
         known, old, new, seen = one
         name = f"{known.site}, {known.request}"
         changes = new.differences(old, terms, is_new=known.status in LOST)
-        if not changes or known.status not in LOST and new == old:
+        if not changes:
             same += 1
             continue
         if seen is not None and (meanwhile := changed_since(ledger, known.ticket, seen)):

@@ -90,6 +90,12 @@ def legend(view: str, terms: Terms) -> str:
     return LEGENDS.get(view, "").format(**words_of(terms))
 
 
+def endings_of(terms: Terms) -> dict[str, str]:
+    """How an episode of this run can end, in words."""
+    absorbs = getattr(terms, "absorbing", terms.size("step") > 1 or None) is not None
+    return {one: said for one, said in ENDINGS.items() if absorbs or one != "terminated"}
+
+
 def words_of(terms: Terms) -> dict[str, str]:
     """What the run calls things, by the library's names of them: one, and several of them."""
     words = {name: terms.word(name) for name in WORDS}

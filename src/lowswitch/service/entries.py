@@ -34,6 +34,10 @@ class Entry(NamedTuple):
         )
         return cls(states, actions, paid, ended)
 
+    def copied(self) -> Entry:
+        """A copy with lists of its own."""
+        return Entry([*self.states], [*self.actions], [*self.rewards], self.ended)
+
     @classmethod
     def typed(cls, call: Call) -> Entry:
         """The values in the fields of a form."""

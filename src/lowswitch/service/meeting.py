@@ -209,9 +209,7 @@ def _propose_sheet(known: Known) -> Sheet:
         warnings.append(f"{counted(run.open, 'report', 'is', 'are')} still open.")
     if run.refused:
         late = counted(run.refused, "report")
-        warnings.append(
-            f"{late} came after being declared missing. They would not be counted in."
-        )
+        warnings.append(f"{late} came after being declared missing. They would not be counted in.")
     button = "Ask for a proposal" if view is None else "Ask for another proposal"
     if left_out:
         button += f" without {counted(left_out, 'report')}"
@@ -225,9 +223,9 @@ def _differs(known: Known, view: ProposalView) -> list[str]:
     lines = [f"{learned} learned since the pending proposal."]
     if known.protocol:
         lines.append(
-            "The trial will be another one even where the reports are the same: its alternatives are"
-            " drawn by lot from what may be best as far as the learner knows. The next draw is as"
-            " good as the last, but whoever has read the pending trial must read the new one."
+            "The trial will be another one even where the reports are the same: its alternatives"
+            " are drawn by lot from what may be best as far as the learner knows. The next draw is"
+            " as good as the last, but whoever has read the pending trial must read the new one."
         )
     elif not new:
         lines.append("A learner that draws by lot may still propose something else.")

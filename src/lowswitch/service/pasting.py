@@ -7,11 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lowswitch.ledger import LedgerError
 from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.store import StoredTicket
 
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+")
 _NUMBER = re.compile(r"[\d,]+")
+_SPACED = re.compile(r"\d[\d,]*(?:,?\s+\d[\d,]*)+")  # such as 1,153, 1,154
+_PAIRS = re.compile(r"\d{1,3},\d{3}(?:,\d{1,3},\d{3})+")
 
 
 class Found(NamedTuple):
@@ -35,8 +38,9 @@ def lines_of(text: str) -> list[list[str]]:
     """The cells of each line, which tabs, semicolons or commas separate; without blank lines."""
     found = list[list[str]]()
     for line in text.splitlines():
-        if _THOUSANDS.fullmatch(line.strip()):
-            found.append([line.strip()])
+        whole = line.strip().rstrip(",")
+        if _THOUSANDS.fullmatch(whole) or _SPACED.fullmatch(whole):
+            found.append([one.rstrip(",") for one in whole.split()])
             continue
         mark = next((one for one in "\t;" if one in line), ",")
         cells = [cell.strip() for row in csv.reader([line], delimiter=mark) for cell in row]
@@ -55,6 +59,7 @@ def names_in(ledger: Reading, text: str) -> Found:
     every = [cell for row in rows for cell in row if cell]
     words = [word for cell in every for word in re.split(r"[\s,]+", cell) if word]
     called = ledger.tickets_called(list(dict.fromkeys([*every, *words])))
+    _require_clear(ledger, text, called)
 
     def of(names: Sequence[str], ignored: int = 0) -> Found:
         return Found({name: called[name] for name in names}, ignored)
@@ -69,6 +74,16 @@ def names_in(ledger: Reading, text: str) -> Found:
     if table.ignored:
         return of(every) if _is_list(rows, called) else table
     return of(words) if table.unknown and _one_kind(words, called) else table
+
+
+def _require_clear(ledger: Reading, text: str, called: dict[str, list[StoredTicket]]) -> None:
+    """Refuse numbers such as 1,153,1,154, which could be two or four of them."""
+    for line in text.split():
+        if _PAIRS.fullmatch(line) and all(called.get(one) for one in line.split(",")):
+            pairs = re.findall(r"\d+,\d+", line)
+            if all(ledger.tickets_called(pairs).values()):
+                several = f"{len(pairs)} or {2 * len(pairs)} numbers"
+                raise LedgerError(f"{line} can be {several}; write one number in each line")
 
 
 def _without_heading(lines: list[list[str]], case: str) -> tuple[list[list[str]], list[int]]:

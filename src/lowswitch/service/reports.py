@@ -207,6 +207,8 @@ async def _missing(call: Call) -> Response:
         )
     given = filled_in(call, "reason") | {"tickets": chosen, "still_open": True}
     found = await call.service.engine.call(lambda: _declarable(ledger, chosen))
+    if not call.field("confirming"):
+        _require_some_open(found)
     _keep_selection(call, chosen)
 
     async def sheet() -> Sheet:
@@ -233,18 +235,22 @@ def _keep_selection(call: Call, chosen: Sequence[str]) -> None:
 
 
 def _declarable(ledger: Reading, chosen: list[str]) -> list[StoredTicket]:
-    """The selected tickets, of which at least one must be open."""
+    """The selected tickets, if each was issued."""
     if not chosen:
         raise LedgerError("no ticket is selected; select those whose reports will never come")
     found = ledger.tickets_named(chosen)
     if unknown := {*chosen} - {one.ticket for one in found}:
         ticket = next(one for one in chosen if one in unknown)
         raise UnknownTicketError(f"no ticket {ticket!r} was issued by this ledger")
+    return found
+
+
+def _require_some_open(found: Sequence[StoredTicket]) -> None:
+    """Refuse a selection of which nothing is open."""
     if all(one.status != OPEN for one in found):
         first, more = found[0], f", and none of the {len(found)} others" * (len(found) > 1)
         where = f"{first.site}, {first.request}"
         raise LedgerError(f"the report of {where} is not open, but {_TABS[first.status]}{more}")
-    return found
 
 
 def _missing_sheet(call: Call, chosen: Sequence[StoredTicket]) -> Sheet:
@@ -258,19 +264,25 @@ def _missing_sheet(call: Call, chosen: Sequence[StoredTicket]) -> Sheet:
         "optimistic": "The learner assumes the best outcome for them.",
         "hold": "Later reports wait until each of them is settled.",
     }[ledger.terms.missing]
-    newest = ledger.list_tickets(None, after=found[-1].number - 1, most=1) if found else []
+    shown = ledger.list_tickets(OPEN, among=[one.number for one in found])
+    fresh = sum(one.asked > (now() - timedelta(days=1)).isoformat() for one in shown)
     lines = [
         f"{what} will be recorded as missing.",
         *_by_site(found),
         *(
             f"The newest of them was enrolled {age(one.asked)}, on {display.clock(one.asked)}."
-            for one in newest
+            for one in shown[-1:]
         ),
         means,
         f"If a report comes later after all, an operator can enter it for its {case}.",
     ]
     settled = [one for one in now_found if one.status != OPEN]
     warnings = list[str]()
+    if fresh:
+        were = "was" if fresh == 1 else "were"
+        warnings.append(
+            f"{fresh:,} of them {were} enrolled within the last day, so a report may still come."
+        )
     if settled:
         names = [f"{one.site}, {one.request} ({_TABS[one.status]})" for one in settled]
         gone = counted(len(settled), "selected report", "is", "are")
