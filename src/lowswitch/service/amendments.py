@@ -200,7 +200,9 @@ async def late(call: Call) -> Response:
             *(await consequences(call, relearns, len(reports))),
         ]
         title = f"Take in {counted(len(reports), 'late report')}"
-        return Sheet(f"{title}?", title, lines, back="/tickets?status=refused", bound=lines[1:])
+        hint = "for example: the site was late, and its report is right"
+        back = "/tickets?status=refused"
+        return Sheet(f"{title}?", title, lines, back=back, hint=hint, bound=lines[1:])
 
     def done(*_: Any) -> tuple[str, str]:
         what = counted(len(reports), "late report", "is", "are")

@@ -209,11 +209,15 @@ def _todo_of_operator(call: Call, known: Known, unfit: int) -> list[tuple[str, s
         more = counted(asked.needed, "reviewer")
         said = f"The run is paused. {who} asked to resume it, and {more} must agree."
         found.append((said, "#requests", "See the request"))
+    if run.frozen and (owed := run.frozen_out + run.refused):
+        found.append(
+            (f"{counted(owed, 'report')} can be settled when it resumes.", "/tickets", "See")
+        )
     if run.open:
         held = f", and {counted(run.waiting, 'other')} wait behind them" if run.waiting else ""
         said = f"{counted(run.open, 'report', 'is', 'are')} open{held}."
         found.append((said, "/tickets", "Settle them"))
-    if run.refused:
+    if run.refused and not run.frozen:
         said = f"{counted(run.refused, 'report')} came after being declared missing."
         found.append((said, "/tickets?status=refused", "Look at what came, and take it in"))
     if contradicted := len(call.service.journal.contradicted):
