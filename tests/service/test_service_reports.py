@@ -646,7 +646,10 @@ def test_a_correction_of_a_report_that_changed_meanwhile_shows_both(ward):
     fields = typed(rewards=("1", "2", "4")) | {"ticket": ticket}
     status, _, body = ward.post("/amend", session, **fields, seen=seen)
     page = html.unescape(body.decode())
-    assert (status, "changed after you opened the form" in page) == (409, True)
+    assert (status, "somebody changed this report after you opened" in page) == (409, True)
+    assert page.count("on record: ") == 2
+    assert "on record: 0</span>" in page
+    assert "on record: 3</span>" in page
     assert "Ms Okafor corrected it (“query 4”) on 20" in page
     assert ": week 0, good weeks: 1 → 0." in page
     assert re.findall(r'name="reward" value="([^"]*)"', page) == ["1", "2", "4"]
@@ -697,10 +700,10 @@ def test_asking_again_finds_the_same_until_something_is_new(tmp_path):
             told(served, f"p{number}", rewards=[number % 4, 2, 3])
         before = ledger.propose(by="office")
         ledger.ask("north", "new")
-        sheet = served.post("/propose", session)[2].decode()
-        assert "Nothing was reported, corrected or decided since" in sheet
+        assert served.post("/propose", session)[0] == 303
+        page = served.page("/proposal", session)[1]
+        assert "Nothing was reported, corrected or decided since this proposal was made." in page
         served.post("/propose", session, **SURE)
-        assert "so the pending proposal stays as it is" in served.page("/proposal", session)[1]
         assert ledger.proposal() == before
         told(served, "q")
         sheet = served.post("/propose", session)[2].decode()

@@ -25,9 +25,9 @@ from lowswitch.show.text import counted
 _NOTHING: dict[str, Any] = {"states": [], "actions": [], "rewards": [], "ended": "whole"}
 _DID = {"amended": "corrected it", "missing": "declared it missing"}
 _STALE = (
-    "Nothing was done: this report was changed after you opened the form. What changed stands above"
-    " it. Below is what you filled in. Change what would undo that, then go on; the next page shows"
-    " every old and new value"
+    "nothing was done, because somebody changed this report after you opened the form. Your entries"
+    " are kept. Where they differ from the record, the value on record stands below them. Make them"
+    " right, then go on"
 )
 _DONE = {"Correct": "corrected", "Enter": "entered"}
 
@@ -65,6 +65,7 @@ async def _amend_form(
         ticket=known,
         meanwhile=await _meanwhile(call, ticket),
         lines=entry.lines(steps),
+        on_record=Entry.of(report, len(steps)).lines([*steps]),
         ended=entry.ended,
         endings=display.endings_of(ledger.terms),
         event=event,

@@ -681,10 +681,10 @@ def _proposed_words(payload: dict[str, Any], laws: Laws) -> str:
     if "steps" in rows[0]:
         return f"proposed another policy for version {payload['version'] + 1}"
     n = sum(not laws.protocol or row["from"][0] != row["to"][0] for row in rows)
-    trial = ""
+    what = [counted(n, "change")] if n else []
     if laws.protocol and n < len(rows):
         after = laws.tables[payload["version"] - 1].copy()
         for row in rows:
             after[:, row["step"], row["state"]] = row["to"]
-        trial = " and a trial" if phrases.share_of(after) else " and the end of the trial"
-    return f"proposed {counted(n, 'change')}{trial} for version {payload['version'] + 1}"
+        what.append("a trial" if phrases.share_of(after) else "the end of the trial")
+    return f"proposed {phrases.several(what)} for version {payload['version'] + 1}"

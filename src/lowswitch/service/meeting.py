@@ -26,7 +26,7 @@ from lowswitch.service.bodies import RefusedError, count, query, whole
 from lowswitch.service.effects import Known
 from lowswitch.service.journal import Mark, Returns
 from lowswitch.service.precedents import decided, precedents
-from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
+from lowswitch.service.render import after, catch_up, filled_in, is_by_enter, show
 from lowswitch.service.roles import REVIEWER
 from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
@@ -35,7 +35,6 @@ from lowswitch.show.text import counted, plural
 _MOST_ROWS = 300  # that one form names
 _MOST_ENDED = 3  # requests that will not happen, the newest ones; or decisions meanwhile
 _OLD_PAGE = "the proposal on your page is no longer pending, so your form was not used"
-_AGAIN = "Keep the pending proposal"
 _VIEW = ("group", "word", "search", "select", "page")  # how the page of a proposal is shown
 
 
@@ -156,34 +155,20 @@ def known_then(call: Call, known: Known, asked: Mark) -> Known | None:
 
 
 async def propose(call: Call) -> Response:
-    """Say what a proposal would leave out, then request it."""
-    ledger = call.service.ledger
+    """Say what a proposal would leave out, then request it, unless nothing is new."""
+    if not call.field("sure") and await call.service.engine.call(call.service.ledger.is_current):
+        said = "Nothing was reported, corrected or decided since this proposal was made. It stays."
+        return after(call, "/proposal", said)
 
     async def sheet() -> Sheet:
-        known = await known_of(call)
-        is_current = await call.service.engine.call(ledger.is_current)
-        return _again_sheet(known) if is_current else _propose_sheet(known)
+        return _propose_sheet(await known_of(call))
 
-    def done(answer: Any, made: Sheet) -> tuple[str, str]:
+    def done(answer: Any, _: Sheet) -> tuple[str, str]:
         if answer is None:
             return "/proposal", "The learner would change nothing."
-        if made.button == _AGAIN:
-            return "/proposal", "Nothing is new, so the pending proposal stays as it is."
         return "/proposal", "This is what the learner would change."
 
     return await two_steps(call, "propose", {}, sheet, done)
-
-
-def _again_sheet(known: Known) -> Sheet:
-    """That asking again finds nothing new."""
-    assert known.view is not None
-    lines = [
-        "Nothing was reported, corrected or decided since the pending proposal was made, on"
-        f" {display.clock(known.view.time)}.",
-        "So it stays as it is, and so does every agreement to it.",
-        "It costs nothing of the budget.",
-    ]
-    return Sheet("Ask again?", _AGAIN, lines, back="/proposal", has_reason=False)
 
 
 def _propose_sheet(known: Known) -> Sheet:

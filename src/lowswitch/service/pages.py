@@ -581,10 +581,11 @@ async def revoke(call: Call) -> Response:
         if found.role == table.REVIEWER and (few := people.too_few(remaining, run.quorum)):
             case = call.service.ledger.terms.word("episode")
             warnings += [f"After this, {few}.", people.stuck_words(case)]
-            lines.append(
-                "To avoid that, let somebody make a token for another reviewer first, with"
-                " lowswitch token create. What this person agreed to before still counts."
+            warnings.append(
+                "To avoid that, make a token for another reviewer first, with lowswitch token"
+                " create."
             )
+            lines.append(f"What {found.name} agreed to before still counts.")
             consent = f"I know that after this, {few}."
         title = f"Revoke the token {found.id} of {found.name} ({found.role})"
         return Sheet(
