@@ -804,3 +804,17 @@ def test_a_wrong_table_stays_in_its_form_and_changes_nothing(ward):
         assert (status, says in alert(text)) == (422, True), (pasted, alert(text))
         assert f'spellcheck="false">{pasted}</textarea>' in text
     assert ward.ledger.status().events == before
+
+
+def test_a_late_report_that_was_taken_in_meanwhile_does_not_stop_the_others(ward):
+    session, first, second = ward.login("operator"), lost(ward, "p1"), lost(ward, "p2")
+    page = ward.post("/late", session, ticket=[first, second])[2].decode()
+    read = re.search(r'name="read" value="(\w+)"', page)[1]
+    ward.ledger.amend(first, **ILL, by="Ms Okafor", reason="by post")
+    fields = {"ticket": [first, second], "reason": "late", **SURE}
+    status, _, body = ward.post("/late", session, **fields, read=read)
+    assert (status, "No late report waits any more of: north, p1." in body.decode()) == (409, True)
+    assert "Take in 1 late report?" in body.decode()
+    read = re.search(r'name="read" value="(\w+)"', body.decode())[1]
+    assert ward.post("/late", session, **fields, read=read)[0] == 303
+    assert ward.ledger.status().refused == 0

@@ -432,9 +432,9 @@ class Remote:
         self,
         tickets: Sequence[str],
         reason: str,
+        request: str | None = None,
         *,
         still_open: bool = False,
-        request: str | None = None,
     ) -> list[str]:
         """Declare that no report will come for any of these tickets.
 
@@ -449,9 +449,9 @@ class Remote:
         request
             Your own name for this command; see `Ledger.missing`.
         """
-        body = {"tickets": list(tickets), "reason": reason, "still_open": still_open}
-        left_out: list[str] = self._do("/api/lost", request, **body)["left_out"]
-        return left_out
+        more = {"still_open": True} if still_open else {}
+        done = self._do("/api/lost", request, tickets=list(tickets), reason=reason, **more)
+        return list(done.get("left_out", ()))
 
     def dismiss(self, ticket: str, reason: str, request: str | None = None) -> None:
         """Leave the report of a ticket as it is, although its site sent a contradicting one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
@@ -17,7 +17,7 @@ from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import MOST_DIGITS, RefusedError, count, query
 from lowswitch.service.entries import Entry
 from lowswitch.service.render import filled_in, is_by_enter, show
-from lowswitch.service.reports import LOST, asks_for_view, list_page, view_of
+from lowswitch.service.reports import LOST, asks_for_view, few, list_page, view_of
 from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import counted
@@ -171,13 +171,13 @@ async def late(call: Call) -> Response:
 
     steps = ledger.terms.labels["step"]
 
-    def read() -> tuple[list[str], list[dict[str, Any]], bool]:
-        found, reports, relearns = ledger.tickets_named(chosen), list[dict[str, Any]](), False
-        said = list[str]()
-        for one in found:
+    def read() -> _Late:
+        said, reports, gone, relearns = list[str](), list[dict[str, Any]](), list[str](), False
+        for one in ledger.tickets_named(chosen):
             sent = [report for _, report in ledger.uncounted(one.number) if one.status == REFUSED]
             if not sent:
-                raise LedgerError(f"no late report of {one.site}, {one.request} is on record")
+                gone.append(f"{one.site}, {one.request}")
+                continue
             said.append(f"{one.site}, {one.request}: {Entry.of(sent[0], len(steps)).said(steps)}.")
             if len(sent) > 1:
                 said.append(
@@ -187,29 +187,42 @@ async def late(call: Call) -> Response:
             report["states"] = [ledger.terms.read_state(state) for state in report["states"]]
             relearns |= ledger.require_correction(**report)
             reports.append(report)
-        return said, reports, relearns
+        if not reports:
+            raise LedgerError(f"no late report of {few(gone)} is on record")
+        return _Late(said, reports, gone, relearns)
 
-    _, reports, _ = await call.service.engine.call(read)
-    given = filled_in(call, "reason") | {"reports": reports}
+    found = await call.service.engine.call(read)
+    given = filled_in(call, "reason") | {"reports": found.reports}
 
     async def sheet() -> Sheet:
-        said, _, relearns = await call.service.engine.call(read)
-        what = counted(len(reports), "report")
+        made = await call.service.engine.call(read)
+        what = counted(len(made.reports), "report")
         lines = [
             f"{what} will be counted in exactly as sent after being declared missing.",
-            *said,
-            *(await consequences(call, relearns, len(reports))),
+            *made.said,
+            *(await consequences(call, made.relearns, len(made.reports))),
         ]
-        title = f"Take in {counted(len(reports), 'late report')}"
+        gone = [f"No late report waits any more of: {few(made.gone)}."] * bool(made.gone)
+        title = f"Take in {counted(len(made.reports), 'late report')}"
         hint = "for example: the site was late, and its report is right"
         back = "/tickets?status=refused"
-        return Sheet(f"{title}?", title, lines, back=back, hint=hint, bound=lines[1:])
+        bound = lines[1:]
+        return Sheet(f"{title}?", title, lines, (), gone, back, hint=hint, bound=bound)
 
     def done(*_: Any) -> tuple[str, str]:
-        what = counted(len(reports), "late report", "is", "are")
+        what = counted(len(found.reports), "late report", "is", "are")
         return "/tickets?status=refused", f"{what} counted in."
 
     return await two_steps(call, "amend_many", given, sheet, done)
+
+
+class _Late(NamedTuple):
+    """Late reports as they came."""
+
+    said: list[str]
+    reports: list[dict[str, Any]]
+    gone: list[str]  # chosen reports that are settled by now
+    relearns: bool
 
 
 def _several_sent(ticket: StoredTicket, others: Sequence[Entry], steps: Sequence[str]) -> str:

@@ -30,6 +30,11 @@ LOST = (MISSING, REFUSED)
 _TABS = {one: one for one in STATUSES} | {REFUSED: "came too late"}
 _LISTED = 200  # tickets on the page
 _MOST_NAMED = 10  # names that nobody has, in one message
+_MEANS = {  # what the learner does about missing reports
+    "drop": "The learner goes on without them.",
+    "optimistic": "The learner assumes the best outcome for them.",
+    "hold": "Later reports wait until each of them is settled.",
+}
 _VIEW = ("status", "site", "days", "select", "after", "search")  # which of them the page shows
 
 
@@ -248,7 +253,8 @@ def _declarable(ledger: Reading, chosen: list[str]) -> list[StoredTicket]:
 def _require_some_open(found: Sequence[StoredTicket]) -> None:
     """Refuse a selection of which nothing is open."""
     if all(one.status != OPEN for one in found):
-        first, more = found[0], f", and none of the {len(found)} others" * (len(found) > 1)
+        first = found[0]
+        more = f", and no other of these {len(found)} is open" * (len(found) > 1)
         where = f"{first.site}, {first.request}"
         raise LedgerError(f"the report of {where} is not open, but {_TABS[first.status]}{more}")
 
@@ -259,13 +265,7 @@ def _missing_sheet(call: Call, chosen: Sequence[StoredTicket]) -> Sheet:
     now_found = ledger.tickets_named([one.ticket for one in chosen])
     found = [one for one in now_found if one.status == OPEN]
     case, what = ledger.terms.word("episode"), counted(len(found), "report")
-    means = {
-        "drop": "The learner goes on without them.",
-        "optimistic": "The learner assumes the best outcome for them.",
-        "hold": "Later reports wait until each of them is settled.",
-    }[ledger.terms.missing]
     shown = ledger.list_tickets(OPEN, among=[one.number for one in found])
-    fresh = sum(one.asked > (now() - timedelta(days=1)).isoformat() for one in shown)
     lines = [
         f"{what} will be recorded as missing.",
         *_by_site(found),
@@ -273,32 +273,16 @@ def _missing_sheet(call: Call, chosen: Sequence[StoredTicket]) -> Sheet:
             f"The newest of them was enrolled {age(one.asked)}, on {display.clock(one.asked)}."
             for one in shown[-1:]
         ),
-        means,
+        _MEANS[ledger.terms.missing],
         f"If a report comes later after all, an operator can enter it for its {case}.",
     ]
-    settled = [one for one in now_found if one.status != OPEN]
-    warnings = list[str]()
-    if fresh:
-        were = "was" if fresh == 1 else "were"
-        warnings.append(
-            f"{fresh:,} of them {were} enrolled within the last day, so a report may still come."
-        )
-    if settled:
-        names = [f"{one.site}, {one.request} ({_TABS[one.status]})" for one in settled]
-        gone = counted(len(settled), "selected report", "is", "are")
-        warnings.append(f"{gone} settled already, and left out: {few(names)}.")
     refused = {one.ticket: refusal for one, refusal in call.service.refusals.waiting(ledger)}
-    sent = [
-        line
-        for one in found
-        if one.ticket in refused
-        for line in _sent_lines(ledger, one, refused[one.ticket])
-    ]
+    sent = [_sent_words(ledger, one, refused[one.ticket]) for one in found if one.ticket in refused]
     return Sheet(
         f"Declare {what} missing?",
         f"Declare {what} missing",
         lines,
-        warnings=[*warnings, *sent],
+        warnings=[*_doubts(shown, now_found), *sent],
         back="/tickets",
         css="stop",
         hint="for example: lost to follow-up",
@@ -307,17 +291,31 @@ def _missing_sheet(call: Call, chosen: Sequence[StoredTicket]) -> Sheet:
     )
 
 
-def _sent_lines(ledger: Reading, ticket: StoredTicket, refusal: Refusal) -> list[str]:
+def _doubts(shown: Sequence[TicketView], chosen: Sequence[StoredTicket]) -> list[str]:
+    """Which of the chosen tickets are new, and which are settled already."""
+    yesterday, doubts = (now() - timedelta(days=1)).isoformat(), list[str]()
+    if fresh := sum(one.asked > yesterday for one in shown):
+        were = "was" if fresh == 1 else "were"
+        doubts.append(
+            f"{fresh:,} of them {were} enrolled within the last day, so a report may still come."
+        )
+    if settled := [one for one in chosen if one.status != OPEN]:
+        names = [f"{one.site}, {one.request} ({_TABS[one.status]})" for one in settled]
+        gone = counted(len(settled), "selected report", "is", "are")
+        doubts.append(f"{gone} settled already, and left out: {few(names)}.")
+    return doubts
+
+
+def _sent_words(ledger: Reading, ticket: StoredTicket, refusal: Refusal) -> str:
     """That a site sent a report of an open ticket which was refused, and what it said."""
-    said = display.whole_sentence(refusal.says)
-    lines = [
+    said = [
         f"{ticket.site} did send a report of {ticket.request}, on {display.clock(refusal.time)}. It"
-        f" was refused: {said}"
+        f" was refused: {display.whole_sentence(refusal.says)}"
     ]
     if shown := sent_words(ledger.terms, refusal.sent):
-        lines.append(f"That report said: {shown}.")
-    lines.append("Ask the site for the right report before you declare this one missing.")
-    return [" ".join(lines)]
+        said.append(f"That report said: {shown}.")
+    said.append("Ask the site for the right report before you declare this one missing.")
+    return " ".join(said)
 
 
 def one_each(named: Found, case: str) -> list[str]:
