@@ -106,10 +106,13 @@ def taken_back(
 
 def undone(terms: Terms, known: Precedents, to: int) -> list[str]:
     """The decisions after a version that a rollback to it takes back, newest first."""
-    since = known.versions[to:][::-1]
-    found = [f"It takes back: {decided(terms, mark)}." for mark in since[:_MOST_UNDONE]]
+    since = [*enumerate(known.versions, start=1)][to:][::-1]
+    found = [
+        f"It takes back version {number}: {decided(terms, mark)}."
+        for number, mark in since[:_MOST_UNDONE]
+    ]
     if (rest := len(since) - len(found)) > 0:
-        found.append(f"It takes back {counted(rest, 'earlier decision')} since version {to}, too.")
+        found.append(f"It takes back {counted(rest, 'earlier version')} since version {to}, too.")
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.responses import Response
 
@@ -228,7 +228,8 @@ async def _missing(call: Call) -> Response:
         if left_out:
             gone = counted(len(left_out), "other", "was", "were")
             said += f" {gone} settled before, and left out: {few([names[i] for i in left_out])}."
-        return "/tickets", said
+        site = call.field("site")
+        return (f"/tickets?{urlencode({'site': site})}" if site else "/tickets"), said
 
     return await two_steps(call, "missing_many", given, sheet, done)
 
