@@ -630,7 +630,7 @@ def test_enter_in_a_field_decides_nothing_and_keeps_what_is_filled_in(tmp_path):
                 assert ledger.status() == before, action
                 if "reason" in [facts.get("name") for _, facts in fields]:
                     assert 'name="reason" value="&lt;b&gt;why&lt;/b&gt;"' in text, action
-        assert tried == {"/decide", "/freeze", "/missing", "/quorum", "/forbid"}
+        assert tried == {"/decide", "/freeze", "/missing", "/quorum", "/forbid", "/corrections"}
 
 
 def test_enter_confirms_nothing(tmp_path):
