@@ -503,12 +503,14 @@ class Ledger(Deciding):
         with self._writing(self._named("missing", by, request, asked)) as writer:
             writer.fetch(tickets)
             state = {one: writer.ticket(one).status for one in dict.fromkeys(tickets)}
-            if writer.done is not None:
-                return [one for one, status in state.items() if status not in (MISSING, REFUSED)]
-            some = [one for one, status in state.items() if status == OPEN]
-            for ticket in some if still_open and some else state:
-                writer.missing(ticket, ((), (), ()), reason, by)
-        return [one for one in state if one not in some] if still_open else []
+            wanted = (OPEN,) if writer.done is None else (MISSING, REFUSED)
+            left_out = [one for one, status in state.items() if status not in wanted]
+            if not still_open or len(left_out) == len(state):
+                left_out = []
+            for ticket in state if writer.done is None else ():
+                if ticket not in left_out:
+                    writer.missing(ticket, ((), (), ()), reason, by)
+        return left_out
 
     @planned_first
     def amend(

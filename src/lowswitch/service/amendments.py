@@ -188,7 +188,7 @@ async def late(call: Call) -> Response:
             relearns |= ledger.require_correction(**report)
             reports.append(report)
         if not reports:
-            raise LedgerError(f"no late report of {few(gone)} is on record")
+            raise LedgerError(f"no late report of {few(gone or chosen)} is on record")
         return _Late(said, reports, gone, relearns)
 
     found = await call.service.engine.call(read)

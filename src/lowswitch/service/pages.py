@@ -190,7 +190,7 @@ def _todo(call: Call, known: Known, unfit: int) -> list[tuple[str, str, str]]:
     if role == table.OPERATOR:
         found += _todo_of_operator(call, known, unfit)
     few = people.too_few(people.reviewers(call.service.access, now()), known.run.quorum)
-    if few and role != table.AUDITOR:
+    if few and known.terms.gate == "review" and role != table.AUDITOR:
         link = ("/tokens", "See the tokens") if role == table.OPERATOR else ("/roles", "See roles")
         found.insert(0, (f"{display.sentence(few)}, so nothing can be decided.", *link))
     if role == table.AUDITOR:
@@ -211,7 +211,7 @@ def _todo_of_operator(call: Call, known: Known, unfit: int) -> list[tuple[str, s
         found.append((said, "#requests", "See the request"))
     if run.frozen and (owed := run.frozen_out + run.refused):
         found.append(
-            (f"{counted(owed, 'report')} can be settled when it resumes.", "/tickets", "See")
+            (f"{counted(owed, 'report')} can be settled when it resumes.", "/tickets", "See them")
         )
     if run.open:
         held = f", and {counted(run.waiting, 'other')} wait behind them" if run.waiting else ""

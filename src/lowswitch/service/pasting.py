@@ -11,6 +11,7 @@ from lowswitch.ledger import LedgerError
 from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.store import StoredTicket
 
+_MOST = 100_000  # characters, fewer than a cell of the csv module may have
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+")
 _NUMBER = re.compile(r"[\d,]+")
 _SPACED = re.compile(r"\d[\d,]*(?:,?\s+\d[\d,]*)+")  # such as 1,153, 1,154
@@ -36,6 +37,11 @@ class Found(NamedTuple):
 
 def lines_of(text: str) -> list[list[str]]:
     """The cells of each line, which tabs, semicolons or commas separate; without blank lines."""
+    if len(text) > _MOST:
+        raise LedgerError(
+            f"what you pasted has {len(text):,} characters, and {_MOST:,} are taken at once; send"
+            " it in parts"
+        )
     found = list[list[str]]()
     for line in text.splitlines():
         whole = line.strip().rstrip(",")
