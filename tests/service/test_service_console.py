@@ -653,7 +653,7 @@ PAGES = {
         *("/", "/proposal", "/map", "/map?view=visits", "/row?step=0&state=2", "/timeline"),
         *("/audit?kind=approved", "/roles", "/forbid?rows=0:1,1:1", "/difference?from=3&to=4"),
     ),
-    "operator": ("/", "/proposal", "/tickets", "/tokens", "/timeline"),
+    "operator": ("/", "/proposal", "/tickets", "/tokens", "/timeline", "/corrections"),
 }
 
 

@@ -34,7 +34,7 @@ NASTY = {
 }
 PAGES = (
     *("/", "/proposal", "/map", "/row?step=0&state=0", "/timeline", "/audit", "/roles"),
-    "/tickets",
+    *("/tickets", "/tickets?status=learned", "/audit?search=version+2"),
 )
 SURE = {"sure": "1", "confirming": "1"}
 
@@ -240,7 +240,7 @@ class Tags(HTMLParser):
 
 def test_no_page_has_a_script_a_style_or_a_foreign_address(served):
     session = served.login("operator")
-    for path in (*PAGES, "/tokens", "/difference?from=1&to=2", "/map?view=width"):
+    for path in (*PAGES, "/tokens", "/corrections", "/difference?from=1&to=2", "/map?view=width"):
         status, text = served.page(path, session)
         assert status == 200, path
         tags = Tags(text)
@@ -614,7 +614,7 @@ def test_enter_in_a_field_decides_nothing_and_keeps_what_is_filled_in(tmp_path):
         ledger = served.ledger
         lost = ledger.ask("north", "lost")
         sessions = {role: served.login(role) for role in ("operator", "reviewer", "auditor")}
-        pages = (*PAGES, "/tokens", "/forbid?rows=0:0")
+        pages = (*PAGES, "/tokens", "/corrections", "/forbid?rows=0:0")
         before, tried = ledger.status(), set()
         for role, path in itertools.product(sessions, pages):
             session = sessions[role]
@@ -630,7 +630,7 @@ def test_enter_in_a_field_decides_nothing_and_keeps_what_is_filled_in(tmp_path):
                 assert ledger.status() == before, action
                 if "reason" in [facts.get("name") for _, facts in fields]:
                     assert 'name="reason" value="&lt;b&gt;why&lt;/b&gt;"' in text, action
-        assert tried == {"/decide", "/freeze", "/missing", "/quorum", "/forbid"}
+        assert tried == {"/decide", "/freeze", "/missing", "/quorum", "/forbid", "/corrections"}
 
 
 def test_enter_confirms_nothing(tmp_path):
@@ -697,7 +697,7 @@ def test_labels_with_markup_are_shown_and_not_run(tab, served):
 @chromium
 def test_every_page_fits_a_narrow_screen_and_a_keyboard(tab, served, tmp_path):
     log_in(tab, served, "operator")
-    for path in PAGES:
+    for path in (*PAGES, "/corrections"):
         for width in (360, 1200):
             tab.size(width, 800)
             tab.open(f"{tab.base}{path}")

@@ -38,6 +38,10 @@ def test_an_approval_says_that_it_takes_back_a_rollback_and_why(ward):
     ledger, session = ward.ledger, ward.login("reviewer")
     assert BACK not in sheet_of(ward, session, "approve all")
     ledger.approve(ledger.proposal(), by="Dr Vega", reason="minutes 1")
+    operator = ward.login("operator")
+    page = plain(ward.post("/rollback", operator, version=1)[2])
+    assert "It takes back version 2: Dr Vega approved on" in page
+    assert "(“minutes 1”)" in page
     ledger.rollback(1, by="Ms Okafor", reason="a cluster of infections")
     treat(ledger, 300)
     view = ledger.propose(by="office")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-from lowswitch.ledger import Client, ConflictError, ExpiredError, LedgerError
-from lowswitch.service.reports import pasted_names
+from lowswitch.ledger import Client, ConflictError, ExpiredError, Ledger, LedgerError
+from lowswitch.service.pasting import names_in
 from served import Served
 
 WARD = {
@@ -372,9 +372,59 @@ def test_open_reports_are_counted_for_each_site(ward):
     assert owing == [("north", "2"), ("south", "1")]
 
 
-def test_the_names_in_a_table():
-    text = "ticket,site\nt1,north\n\n p 2 ;south\np3\t1\n" + '"p,4",x\np3\n'
-    assert pasted_names(text) == ["t1", "p 2", "p3", "p,4"]
+TABLE = "ticket,site\np1,north\n\n p 2 ;south\np3\t1\n" + '"p,4",x\np3\n'
+PASTED = {  # what is pasted, who is meant, and how many cells are no names
+    "lines": ("p1\np3", [1, 3], 0),
+    "commas": ("p1, p3,p1", [1, 3], 0),
+    "tabs": ("p1\tp3", [1, 3], 0),
+    "spaces, as a field of one line makes of lines": ("p1 p3", [1, 3], 0),
+    "a name with a space": ("p 2", [2], 0),
+    "commas in lines": ("p1, p3\np5,p6", [1, 3, 5, 6], 0),
+    "numbers": ("1,002\n3\npatient 5", [3, 5, 1002], 0),
+    "numbers with commas": ("3, 5, 6", [3, 5, 6], 0),
+    "numbers as our pages write them": ("1,002, 3, 999", [3, 999, 1002], 0),
+    "a table": (TABLE, [1, 2, 3, 4], 4),
+    "a table with ages": ("p1,6\np3,5", [1, 3], 2),
+    "numbers with ages": ("1,6\n3,5", [1, 3], 2),
+    "a line with an age": ("p1,6", [1], 1),
+    "our own page": ("\tNumber\tSite\tPatient\tTicket\n\t3\tnorth\tp3\thistory 12", [3], 3),
+    "our own page without its heading": ("\t3\tnorth\tp3\thistory 12", [3], 3),
+}
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("many")
+    with Ledger.create(folder / "run.db", **WARD | {"episodes": 1002}) as ledger:
+        names = ["p1", "p 2", "p3", "p,4", *(f"p{number}" for number in range(5, 1003))]
+        for first in range(0, len(names), 500):
+            ledger.ask_many("north", names[first : first + 500])
+        yield ledger
+
+
+@pytest.mark.parametrize("name", PASTED)
+def test_the_names_in_what_is_pasted(many, name):
+    text, numbers, ignored = PASTED[name]
+    found = names_in(many, text)
+    assert (found.numbers, found.unknown, found.ignored) == (numbers, [], ignored)
+
+
+def test_numbers_that_can_be_read_in_two_ways_are_refused(many):
+    with pytest.raises(LedgerError, match="1,001,1,002 can be 2 or 4 numbers; write one number"):
+        names_in(many, "1,001,1,002")
+    assert names_in(many, "101,102,103,104").numbers == [101, 102, 103, 104]
+
+
+def test_a_list_in_the_field_of_the_search_finds_everybody_in_it(ward):
+    session = ward.login("operator")
+    ward.ledger.ask_many("north", ["p1", "p2", "p3"])
+    told(ward, "p4")
+    page = ward.page("/tickets?search=p1%2C+p4%2C+p9", session)[1]
+    assert re.findall(r"<strong>(p\d+)", page) == ["p1", "p4"]
+    assert "2 patients of the 3 in your list. " in page
+    assert "Nobody is called p9." in page
+    rows = ward.page("/tickets.csv?search=p1%2C+p4%2C+p9", session)[1].splitlines()
+    assert [row.split(",")[3] for row in rows] == ["patient", "p1", "p4"]
 
 
 def test_reports_are_pasted_by_the_names_that_people_see(ward):
@@ -389,7 +439,7 @@ def test_reports_are_pasted_by_the_names_that_people_see(ward):
     told(ward, "patient 4")
     for name, says in (
         ("patient 9", "No patient and no ticket is called 'patient 9'"),
-        ("patient 1", "is a patient of several sites (north, south)"),
+        ("patient 1", "several patients (north, patient 1: number 1; south, patient 1: number 4)"),
         ("patient 4", "the report of north, patient 4 is not open, but waiting"),
         (issued[0].ticket[:4], "No patient and no ticket"),
         ("PATIENT 4", "the report of north, patient 4 is not open, but waiting"),
@@ -397,7 +447,7 @@ def test_reports_are_pasted_by_the_names_that_people_see(ward):
         status, _, body = ward.post("/missing", session, pasted=f"{name}\n")
         assert status in (404, 422)
         assert says.lower() in alert(body.decode()).lower()
-        assert f'maxlength="60000">{name}' in body.decode()
+        assert f'rows="4">{name}' in body.decode()
 
 
 def test_names_that_differ_in_capitals_alone_are_told_apart(ward):
@@ -531,3 +581,240 @@ def test_no_page_says_childs(tmp_path):
         assert not [path for path, page in zip(paths, pages, strict=False) if "childs" in page]
         assert not [path for path, page in zip(paths, pages, strict=False) if "diagnosiss" in page]
         assert "4 children enrolled" in pages[0]
+
+
+# ---- a batch, while reports come -----------------------------------------------------------------
+
+
+def test_a_report_that_comes_meanwhile_does_not_stop_a_batch(ward):
+    session = ward.login("operator")
+    tickets = [one.ticket for one in ward.ledger.ask_many("north", [f"p{n}" for n in range(223)])]
+    page = ward.post("/missing", session, ticket=tickets)[2].decode()
+    read = re.search(r'name="read" value="(\w+)"', page)[1]
+    ward.ledger.tell(tickets[7], **ILL)
+    fields = {"ticket": tickets, "reason": "lost to follow-up", **SURE}
+    assert ward.post("/missing", session, **fields, read=read)[0] == 303
+    page = ward.page("/tickets", session)[1]
+    assert "222 reports are recorded as missing." in page
+    assert "1 other was settled before, and left out: north, p7." in page
+    assert (ward.ledger.status().missing, ward.ledger.status().open) == (222, 0)
+    assert "is not open, but waiting" not in page
+
+
+def test_a_batch_with_settled_reports_says_beforehand_that_they_are_left_out(ward):
+    session, ticket = ward.login("operator"), told(ward, "p2")
+    first = ward.ledger.ask("north", "p1").ticket
+    page = ward.post("/missing", session, pasted=f"p1\n{ticket}")[2].decode()
+    assert "Declare 1 report missing?" in page
+    assert "1 selected report is settled already, and left out: north, p2 (learned)." in page
+    with Client(ward.url, ward.tokens["operator"]) as client:
+        left_out = client.missing_many([first, ticket], "lost", still_open=True, request="once")
+        assert left_out == [ticket]
+        again = client.missing_many([first, ticket], "lost", still_open=True, request="once")
+        assert again == [ticket]
+
+
+def test_a_refused_report_is_shown_before_its_ticket_is_declared_missing(ward):
+    session = ward.login("operator")
+    with Client(ward.url, ward.tokens["site"]) as client:
+        ticket, other = client.ask("p1").ticket, client.ask("p2").ticket
+        page = ward.post("/missing", session, ticket=[ticket, other])[2].decode()
+        assert "did send" not in page
+        read = re.search(r'name="read" value="(\w+)"', page)[1]
+        with pytest.raises(LedgerError, match="outside"):
+            client.tell(ticket, states=[1, 0, 1], actions=["drug"] * 3, rewards=[1, 2, 7])
+    fields = {"ticket": [ticket, other], "reason": "lost", **SURE}
+    status, _, body = ward.post("/missing", session, **fields, read=read)
+    page = html.unescape(body.decode())
+    assert (status, "no longer what you read" in page) == (409, True)
+    assert "The site did send a report of p1, on 20" in page
+    assert "It was refused: The reward 7 is outside of the declared range [0, 4]" in page
+    assert (
+        "That report said: week 0 ill, drug, 1; week 4 well, drug, 2; week 12 ill, drug, 7." in page
+    )
+    assert "It said: week 0 ill, drug, 1;" in ward.page("/tickets", session)[1]
+
+
+# ---- a report that changed after its form was opened ---------------------------------------------
+
+
+def test_a_correction_of_a_report_that_changed_meanwhile_shows_both(ward):
+    session, ticket = ward.login("operator"), told(ward)
+    form = ward.page(f"/amend?ticket={ticket}", session)[1]
+    seen = re.search(r'name="seen" value="(\d+)"', form)[1]
+    ward.ledger.amend(ticket, **ILL | {"rewards": [0, 2, 3]}, by="Ms Okafor", reason="query 4")
+    fields = typed(rewards=("1", "2", "4")) | {"ticket": ticket}
+    status, _, body = ward.post("/amend", session, **fields, seen=seen)
+    page = html.unescape(body.decode())
+    assert (status, "somebody changed this report after you opened" in page) == (409, True)
+    assert page.count("on record: ") == 2
+    assert "on record: 0</span>" in page
+    assert "on record: 3</span>" in page
+    assert "Ms Okafor corrected it (“query 4”) on 20" in page
+    assert ": week 0, good weeks: 1 → 0." in page
+    assert re.findall(r'name="reward" value="([^"]*)"', page) == ["1", "2", "4"]
+    now = re.search(r'name="seen" value="(\d+)"', page)[1]
+    sheet = ward.post("/amend", session, **fields, seen=now)[2].decode()
+    assert "Week 0, good weeks: 0 → 1." in sheet
+    assert "Week 12, good weeks: 3 → 4." in sheet
+    assert "you opened the form" not in sheet
+    read = re.search(r'name="read" value="(\w+)"', sheet)[1]
+    ward.ledger.amend(ticket, **ILL | {"rewards": [0, 0, 3]}, by="Ms Okafor", reason="query 5")
+    sure = {"seen": now, "read": read, "reason": "typing error", **SURE}
+    status, _, body = ward.post("/amend", session, **fields, **sure)
+    assert status == 409
+    assert "After you opened the form, Ms Okafor corrected it (“query 5”)" in body.decode()
+    assert ward.ledger.newest(1, kind="amended")[0].payload["rewards"] == [0, 0, 3]
+
+
+# ---- a reviewer who is needed --------------------------------------------------------------------
+
+
+def test_what_follows_from_revoking_a_needed_reviewer_is_said_before(ward):
+    session = ward.login("operator")
+    assert "in this run, and only 1 reviewer has a working token" in ward.page("/", session)[1]
+    ward.access.create(name="Dr Roth", role="reviewer", days=1)
+    assert "so nothing can be decided" not in ward.page("/", session)[1]
+    identity = ward.tokens["reviewer"].partition(".")[0]
+    sheet = ward.post("/tokens/revoke", session, id=identity)[2].decode()
+    says = "2 reviewers must agree in this run, and only 1 reviewer has a working token (Dr Roth)."
+    assert f"After this, {says}" in sheet
+    assert "a paused run cannot resume" in sheet
+    status, _, body = ward.post("/tokens/revoke", session, id=identity, **SURE)
+    assert (status, "Tick the box below" in body.decode()) == (422, True)
+    assert ward.post("/tokens/revoke", session, id=identity, **SURE, consent="1")[0] == 303
+    assert says[:-1] in ward.page("/", session)[1]
+    third = ward.access.create(name="Dr Vega", role="reviewer", days=1).partition(".")[0]
+    ward.access.create(name="Dr Lind", role="reviewer", days=1)
+    assert "After this" not in ward.post("/tokens/revoke", session, id=third)[2].decode()
+
+
+# ---- asking again --------------------------------------------------------------------------------
+
+
+def test_asking_again_finds_the_same_until_something_is_new(tmp_path):
+    options = WARD | {"algorithm": ls.few(deployments=4, asked=True, trial=0.2, members=16)}
+    with Served(tmp_path, **options) as served:
+        session, ledger = served.login("operator"), served.ledger
+        for number in range(12):
+            told(served, f"p{number}", rewards=[number % 4, 2, 3])
+        before = ledger.propose(by="office")
+        ledger.ask("north", "new")
+        assert served.post("/propose", session)[0] == 303
+        page = served.page("/proposal", session)[1]
+        assert "Nothing was reported, corrected or decided since this proposal was made." in page
+        served.post("/propose", session, **SURE)
+        assert ledger.proposal() == before
+        told(served, "q")
+        sheet = served.post("/propose", session)[2].decode()
+        assert "Ask for another proposal without 2 reports?" in sheet
+        assert "No report was learned since the pending proposal." in sheet
+        assert "The trial will be another one even where the reports are the same" in sheet
+        served.post("/propose", session, **SURE)
+        assert ledger.proposal().event > before.event
+
+
+# ---- the versions in the audit -------------------------------------------------------------------
+
+
+def test_the_audit_finds_a_version(tmp_path):
+    with Served(tmp_path, **WARD) as served:
+        session, ledger = served.login("auditor"), served.ledger
+        for number in range(4):
+            told(served, f"p{number}", actions=["drug", "watch", "drug"])
+            view = ledger.propose(by="office")
+            assert view is not None
+            ledger.approve(view, by="board", reason=f"meeting {number}")
+        ledger.rollback(2, by="office", reason="an alarm")
+        page = served.page("/audit?search=Version+2", session)[1]
+        kinds = re.findall(r"<strong>([a-z ]+)</strong></td><td>", page)
+        assert kinds == ["rolled back", "approved", "proposal"]
+        assert 'href="/difference?from=1&amp;to=2"' in page
+        assert "version 22" not in page
+        assert "No event fits." in served.page("/audit?search=version+9", session)[1]
+
+
+# ---- many corrections at once --------------------------------------------------------------------
+
+
+def test_many_reports_are_corrected_from_the_table_that_was_downloaded(ward):
+    session = ward.login("operator")
+    tickets = [told(ward, f"p{number}") for number in range(3)]
+    table = ward.page("/reports.csv?search=p0+p1+p2", session)[1].replace("\r", "")
+    lines = table.splitlines()
+    assert lines[0] == (
+        "ticket,site,patient,visit,finding,treatment,good weeks,how it ended,report"
+    )
+    assert (len(lines), lines[9].split(",")[1:7]) == (
+        10,
+        ["north", "p2", "week 12", "ill", "drug", "3"],
+    )
+    ward.ledger.amend(tickets[1], **ILL | {"rewards": [0, 2, 3]}, by="Ms Okafor", reason="query 4")
+    ward.ledger.amend(tickets[2], **ILL | {"rewards": [0, 2, 3]}, by="Ms Okafor", reason="query 5")
+    wrong = "\n".join([*lines[:3], lines[3].replace("drug,3", "drug,4"), *lines[4:]])
+    wrong = wrong.replace("p2,week 4,ill,drug,2", "p2,week 4,well,drug,2")
+    page = ward.post("/corrections", session, pasted=wrong)[2].decode()
+    page = html.unescape(page)
+    assert "Correct 1 report?" in page
+    assert "<li>North, p0: week 12, good weeks: 3 → 4.</li>" in page
+    assert "North, p2 is left out, because its report changed after your table was made." in page
+    assert "Ms Okafor corrected it (“query 5”)" in page
+    assert "query 4" not in page  # its report was not touched in the table
+    done = ward.post("/corrections", session, pasted=wrong, reason="checked", **SURE)
+    assert done[0] == 303
+    rewards = [ward.ledger.report_of(one)[1]["rewards"] for one in tickets]
+    assert rewards == [[1, 2, 4], [0, 2, 3], [0, 2, 3]]
+    assert ward.ledger.newest(1, kind="amended")[0].payload["reason"] == "checked"
+
+
+def test_empty_cells_of_a_table_stay_as_they_are(ward):
+    session, _, _ = ward.login("operator"), told(ward), told(ward, "p1", site="south")
+    pasted = "Patient\tSite\tVisit\tFinding\tGood weeks\tHow it ended\n"
+    pasted += "p1\tsouth\tweek 4\twell\t\t\np1\tsouth\tWeek 12\t\t0\t\n"
+    page = html.unescape(ward.post("/corrections", session, pasted=pasted)[2].decode())
+    assert "South, p1: week 4, finding: ill → well; week 12, good weeks: 3 → 0." in page
+    back = ward.post("/corrections", session, pasted=pasted, confirming="1", show="back=1")
+    assert "p1\tsouth\tweek 4\twell" in html.unescape(back[2].decode())
+
+
+BAD = {
+    "": "Paste a table with a line of headings",
+    "patient,visit,colour\np1,week 0,red": "There is no column 'colour'; the headings are ticket,",
+    "visit,finding\nweek 0,ill": "The table has no column 'patient'",
+    "patient,finding\np1,well": "The table has no column 'visit'",
+    "patient,visit,finding\np9,week 0,ill\np1,week 1,ill": (
+        "Line 2: 'p9' is no patient of this run; line 3: there is no visit 'week 1'"
+    ),
+    "patient,visit,finding\nopen,week 0,ill": "Line 2: the report of open is open",
+    "patient,visit,finding\np1,week 0,il": "North, p1: there is no finding 'il'",
+    "patient,visit,finding\np1,week 0,ill": "Your table changes no report",
+    "patient,visit,good weeks\np1,week 0,40": "outside of the declared range [0, 4]",
+    "patient,how it ended\np1,never": "Line 2: how it ended must be one of: it was seen",
+    "patient,finding,visit\np1,well,": "Line 2 has no visit",
+}
+
+
+def test_a_wrong_table_stays_in_its_form_and_changes_nothing(ward):
+    session, _ = ward.login("operator"), told(ward)
+    ward.ledger.ask("north", "open")
+    before, long = ward.ledger.status().events, "patient,visit,finding\n" + 50_000 * "p1"
+    for pasted, says in (BAD | {long: "has 100,022 characters, and 100,000 are taken"}).items():
+        status, _, body = ward.post("/corrections", session, pasted=pasted)
+        text = html.unescape(body.decode())
+        assert (status, says in alert(text)) == (422, True), (pasted, alert(text))
+        assert f'spellcheck="false">{pasted}</textarea>' in text
+    assert ward.ledger.status().events == before
+
+
+def test_a_late_report_that_was_taken_in_meanwhile_does_not_stop_the_others(ward):
+    session, first, second = ward.login("operator"), lost(ward, "p1"), lost(ward, "p2")
+    page = ward.post("/late", session, ticket=[first, second])[2].decode()
+    read = re.search(r'name="read" value="(\w+)"', page)[1]
+    ward.ledger.amend(first, **ILL, by="Ms Okafor", reason="by post")
+    fields = {"ticket": [first, second], "reason": "late", **SURE}
+    status, _, body = ward.post("/late", session, **fields, read=read)
+    assert (status, "No late report waits any more of: north, p1." in body.decode()) == (409, True)
+    assert "Take in 1 late report?" in body.decode()
+    read = re.search(r'name="read" value="(\w+)"', body.decode())[1]
+    assert ward.post("/late", session, **fields, read=read)[0] == 303
+    assert ward.ledger.status().refused == 0

@@ -119,6 +119,11 @@ KINDS = {
     "snapshot": Kind(word="copy of the state", learn_later=True, is_idle=True),
 }
 OF_TICKETS = [name for name, kind in KINDS.items() if kind.of_ticket]
+# no proposal depends on events of these kinds, so asking again after them alone finds nothing new
+NEUTRAL = (
+    *("asked", "refused", "conflict", "dismissed", "requested", "seconded", "declined"),
+    *("frozen", "thawed", "met", "snapshot"),
+)
 
 
 def makes_version(kind: str, payload: dict[str, Any]) -> bool:

@@ -29,6 +29,7 @@ from lowswitch.ledger.feature import Feature
 from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import Issued, ProposalView, Told
 from lowswitch.ledger.snapshot import is_worth_it
+from lowswitch.ledger.state import MISSING, OPEN, REFUSED
 from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import Terms, declared, read_terms
 from lowswitch.ledger.writer import Writer, text
@@ -466,8 +467,14 @@ class Ledger(Deciding):
                 writer.missing(ticket, (states, actions, rewards), reason, by)
 
     def missing_many(
-        self, tickets: Sequence[str], reason: str, *, by: str, request: str | None = None
-    ) -> None:
+        self,
+        tickets: Sequence[str],
+        reason: str,
+        *,
+        by: str,
+        still_open: bool = False,
+        request: str | None = None,
+    ) -> list[str]:
         """Declare that no report will come for any of these tickets, in one transaction.
 
         Parameters
@@ -478,18 +485,32 @@ class Ledger(Deciding):
             The reason, for the record.
         by
             Who declares it.
+        still_open
+            Leave out tickets that are not open any more, for example because their reports came
+            meanwhile. By default one such ticket refuses all.
         request
             Your own name for this command; see `missing`.
+
+        Returns
+        -------
+        list of str
+            The tickets that were left out.
         """
         text("reason", reason)
         if not tickets:
             raise LedgerError("no ticket is selected; select those whose reports will never come")
         asked = {"tickets": list(tickets), "reason": reason}
         with self._writing(self._named("missing", by, request, asked)) as writer:
-            if writer.done is None:
-                writer.fetch(tickets)
-                for ticket in dict.fromkeys(tickets):
+            writer.fetch(tickets)
+            state = {one: writer.ticket(one).status for one in dict.fromkeys(tickets)}
+            wanted = (OPEN,) if writer.done is None else (MISSING, REFUSED)
+            left_out = [one for one, status in state.items() if status not in wanted]
+            if not still_open or len(left_out) == len(state):
+                left_out = []
+            for ticket in state if writer.done is None else ():
+                if ticket not in left_out:
                     writer.missing(ticket, ((), (), ()), reason, by)
+        return left_out
 
     @planned_first
     def amend(
@@ -578,6 +599,10 @@ class Ledger(Deciding):
         A learner with scheduled dates proposes by itself on them. If its budget has no proposal to
         spare before the next date, the request is refused unless `early` is set.
 
+        If nothing was reported, corrected or decided since the pending proposal was made, this
+        returns the pending one and records nothing. Otherwise the learner proposes anew, and draws
+        the alternatives of a trial anew.
+
         Parameters
         ----------
         by
@@ -598,6 +623,8 @@ class Ledger(Deciding):
                 writer.require_going_on()
                 if (why := why_refused(writer.state, early=early)) is not None:
                     raise LedgerError(why)
+                if self.is_current():
+                    return self.proposal()
                 payload = {"early": True} if why_early(writer.state) is not None else {}
                 writer.add(by, OPERATOR, "met", payload)
         return self.proposal()

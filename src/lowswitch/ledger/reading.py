@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from lowswitch.ledger.errors import BrokenError, LedgerError, StorageError, Unkn
 from lowswitch.ledger.events import (
     GENESIS,
     KINDS,
+    NEUTRAL,
     OF_TICKETS,
     Event,
     canonical,
@@ -210,6 +212,19 @@ class Reading:
                 return one
         raise StorageError("the pending proposal is not found among the events; verify says why")
 
+    def is_current(self) -> bool:
+        """Whether a proposal is pending, and nothing that it depends on was recorded since.
+
+        The rest of a proposal that was decided in part does not count: a new one may be another.
+        """
+        with self._lock:
+            if self._ready().pending is None:
+                return False
+            (made,) = self.newest(1, kind="proposed")
+            before = views.event_of(*self.store.event(made.seq - 1))
+            is_rest = "proposal" in before.payload
+            return not is_rest and not self.store.has_after(made.seq, NEUTRAL)
+
     def proposals(self) -> list[ProposalView]:
         """All proposals in order, with the decisions on them."""
         return list(views.proposals(self))
@@ -336,6 +351,7 @@ class Reading:
         most: int | None = None,
         after: int = 0,
         part: str = "",
+        among: Sequence[int] | None = None,
     ) -> list[TicketView]:
         """The first tickets with a status and of a site, with the time when they were issued.
 
@@ -352,21 +368,44 @@ class Reading:
         part
             Only tickets whose request contains these characters, which begin with them, or whose
             number they are.
+        among
+            Only tickets with one of these numbers.
         """
         if status is not None:
             require_word("status", status, STATUSES)
         with self._lock:
-            found = self.store.tickets(status, site=site, most=most, after=after, part=part)
-            return [self._shown(one) for one in list(found)]
+            if among is None:
+                found = list(
+                    self.store.tickets(status, site=site, most=most, after=after, part=part)
+                )
+            else:
+                some = self.tickets_numbered([one for one in among if one > after])
+                fit = [one for one in some if status in (None, one.status)]
+                found = [one for one in fit if site in (None, one.site)][:most]
+            return [self._shown(one) for one in found]
 
     def tickets_called(self, names: Sequence[str]) -> dict[str, list[StoredTicket]]:
-        """The tickets that people call by these names: a ticket, its beginning, or a request.
+        """The tickets that people call so: by a ticket, its beginning, a request or a number.
 
-        Capital letters count only between requests that differ in nothing else.
+        Capital letters count only between requests that differ in nothing else. A number may follow
+        the run's word for an episode, and have commas: patient 1,153.
         """
+        numbers = {name: self._number_in(name) for name in names}
         with self._lock:
-            found = sorted(self.store.tickets_called(names, SHOWN))
-        return {name: _called(name, found) for name in names}
+            found = {*self.store.tickets_called(names, SHOWN)}
+            numbered = {
+                one.number: one for one in self.store.tickets_numbered([*set(numbers.values())])
+            }
+        found |= {*numbered.values()}
+        ordered = sorted(found)
+        return {name: _called(name, numbered.get(numbers[name]), ordered) for name in names}
+
+    def _number_in(self, name: str) -> int:
+        """The number in a name such as 1,153 or patient 1,153; 0 if there is none."""
+        word = re.escape(self.terms.word("episode"))
+        digits = r"(\d{1,9}|\d{1,3}(?:,\d{3}){1,2})"
+        found = re.fullmatch(rf"(?i:{word} )?{digits}", name.strip())
+        return int(found[1].replace(",", "")) if found else 0
 
     def open_by_site(self) -> list[tuple[str, int, str]]:
         """Each site with open tickets: how many, and when the oldest one was asked for."""
@@ -408,6 +447,31 @@ class Reading:
         if known.report is None:
             return known, empty
         return known, self._labelled(views.payload_of(*self.store.event(known.report)))
+
+    def corrected_since(
+        self, ticket: str, event: int
+    ) -> list[tuple[Event, dict[str, Any], dict[str, Any] | None]]:
+        """The events that changed the report of a ticket since another one, newest last.
+
+        Each comes with the labels of its report, and of the report that it replaced, if any.
+
+        Parameters
+        ----------
+        ticket
+            The ticket, or its name.
+        event
+            The number of the event with the report that somebody has read; 0 if there was none.
+        """
+        known, _ = self.report_of(ticket)
+        found, seq = list[Event](), known.report
+        with self._lock:
+            while seq is not None:
+                found.append(views.event_of(*self.store.event(seq)))
+                seq = None if seq == event else found[-1].payload.get("instead")
+        reports = [(one, self._labelled(one.payload)) for one in reversed(found)]
+        before = [None, *(report for _, report in reports)]
+        pairs = zip(reports, before, strict=False)
+        return [(one, report, old) for (one, report), old in pairs if one.seq != event]
 
     def _labelled(self, payload: dict[str, Any]) -> dict[str, Any]:
         """A recorded report with its labels."""
@@ -520,18 +584,22 @@ class Reading:
             Only events of this kind.
         containing
             Only events that contain this text, or that concern the episode with this name: its
-            ticket, its request or its number.
+            ticket, its request or its number. For "version 9" also what proposed this version, made
+            it or put it back.
         """
         part, numbers = canonical(containing)[1:-1], self._numbers_called(containing)
-        rows = self.store.newest(count, before=before, kind=kind, part=part, numbers=numbers)
+        rows = self.store.newest(
+            count,
+            before=before,
+            kind=kind,
+            part=part,
+            numbers=numbers,
+            version=version_named(containing),
+        )
         return [views.event_of(*row) for row in rows]
 
     def _numbers_called(self, name: str) -> list[int]:
         """The numbers of the tickets with a name, such as p17, or with a number: patient 1,153."""
-        case, _, number = name.strip().rpartition(" ")
-        digits = number.replace(",", "")
-        if case.lower() == self.terms.word("episode").lower() and digits.isdecimal():
-            return [int(digits)]
         return [one.number for one in self.tickets_called([name.strip()])[name.strip()]]
 
     def about(self, events: Sequence[Event]) -> tuple[dict[int, StoredTicket], dict[int, Event]]:
@@ -693,12 +761,25 @@ class Reading:
             return False  # what is wrong with that event is for the replay to say
 
 
-def _called(name: str, tickets: Sequence[StoredTicket]) -> list[StoredTicket]:
-    """The tickets among these that people call by a name."""
+def version_named(words: str) -> int:
+    """The version that somebody searches for, such as version 9; 0 if it is something else."""
+    found = re.fullmatch(r"(?i)version (\d{1,9})", words.strip())
+    return int(found[1]) if found else 0
+
+
+def _called(
+    name: str, numbered: StoredTicket | None, tickets: Sequence[StoredTicket]
+) -> list[StoredTicket]:
+    """The tickets among these that people call by a name; numbered: the one with this number.
+
+    A bare number that is also a name may mean either ticket.
+    """
     small = name.lower()
     found = [
         one
         for one in tickets
         if small == one.request.lower() or (len(name) >= SHOWN and one.ticket.startswith(small))
     ]
-    return [one for one in found if one.request == name] or found
+    found = [one for one in found if one.request == name] or found
+    is_name = bool(found) and not name[:1].isdigit()
+    return found if numbered is None or numbered in found or is_name else [*found, numbered]

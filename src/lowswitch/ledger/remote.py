@@ -428,7 +428,14 @@ class Remote:
         """
         self._do("/api/missing", request, ticket=ticket, reason=reason, **plain(seen))
 
-    def missing_many(self, tickets: Sequence[str], reason: str, request: str | None = None) -> None:
+    def missing_many(
+        self,
+        tickets: Sequence[str],
+        reason: str,
+        request: str | None = None,
+        *,
+        still_open: bool = False,
+    ) -> list[str]:
         """Declare that no report will come for any of these tickets.
 
         Parameters
@@ -437,10 +444,14 @@ class Remote:
             The tickets, or their names.
         reason
             The reason, for the record.
+        still_open
+            Leave out tickets that are not open any more, and return them.
         request
             Your own name for this command; see `Ledger.missing`.
         """
-        self._do("/api/lost", request, tickets=list(tickets), reason=reason)
+        more = {"still_open": True} if still_open else {}
+        done = self._do("/api/lost", request, tickets=list(tickets), reason=reason, **more)
+        return list(done.get("left_out", ()))
 
     def dismiss(self, ticket: str, reason: str, request: str | None = None) -> None:
         """Leave the report of a ticket as it is, although its site sent a contradicting one."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lowswitch.ledger.errors import BrokenError, NotALedgerError, StorageError
-from lowswitch.ledger.events import FORMAT, OF_TICKETS, Event
+from lowswitch.ledger.events import FORMAT, KINDS, OF_TICKETS, Event
 
 SCHEMA = (
     "CREATE TABLE events (seq BIGINT PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
@@ -39,6 +39,7 @@ _EVENT = "seq, body, hash, kind"
 _LIKE = re.compile(r"([%_~])")  # what LIKE takes for more than itself
 _AT_ONCE = 500  # names in one query
 _MOST_DIGITS = 15  # of the number of a ticket
+_BEGIN = 6  # characters of a ticket by which it is found
 _TICKET = "number, ticket, site, request, version, status, asked, report"
 
 
@@ -226,19 +227,29 @@ class Store(ABC):
         kind: str | None = None,
         part: str = "",
         numbers: Sequence[int] = (),
+        version: int = 0,
     ) -> list[Row]:
         """Some events, the newest first: those before a number, of a kind, with a part of text.
 
-        numbers: of tickets, whose events have the part of text, too.
+        numbers: of tickets, whose events have the part of text, too. version: the same, of a
+        version that events propose, make or put back; 0 for none.
         """
         quoted = _LIKE.sub(r"~\1", part)
         kinds = ", ".join(f"'{one}'" for one in OF_TICKETS)
         parts = ["body LIKE ? ESCAPE '~'", *[f"kind IN ({kinds}) AND body LIKE ?"] * len(numbers)]
+        concerned = _about_version(version) if version else []
+        parts += [test for test, _ in concerned]
         asked: dict[str, list[Any] | None] = {
             "seq > ?": [0],
             "seq < ?": None if before is None else [before],
             "kind = ?": None if kind is None else [kind],
-            f"({' OR '.join(parts)})": [f"%{quoted}%", *map(_about, numbers)] if part else None,
+            f"({' OR '.join(parts)})": [
+                f"%{quoted}%",
+                *map(_about, numbers),
+                *[pattern for _, pattern in concerned],
+            ]
+            if part
+            else None,
         }
         given = {test: values for test, values in asked.items() if values}
         return self.execute(
@@ -247,6 +258,12 @@ class Store(ABC):
             *[value for some in given.values() for value in some],
             count,
         )
+
+    def has_after(self, seq: int, others: Sequence[str]) -> bool:
+        """Whether an event after a number is of none of these other kinds."""
+        marks = ", ".join("?" * len(others))
+        sql = f"SELECT 1 FROM {self.events} WHERE seq > ? AND kind NOT IN ({marks}) LIMIT 1"
+        return bool(self.execute(sql, seq, *others))
 
     def of_kind(self, kind: str, before: int) -> list[Row]:
         """All events of a kind before a number."""
@@ -281,10 +298,14 @@ class Store(ABC):
         return StoredTicket(*rows[0]) if rows else None
 
     def tickets_numbered(self, numbers: Sequence[int]) -> list[StoredTicket]:
-        """The tickets with these numbers, if they exist; at most one page."""
-        marks = ", ".join("?" * len(numbers))
-        sql = f"SELECT {_TICKET} FROM tickets WHERE number IN ({marks})"
-        return [StoredTicket(*row) for row in self.execute(sql, *numbers)] if numbers else []
+        """The tickets with these numbers, if they exist."""
+        found = list[StoredTicket]()
+        for first in range(0, len(numbers), _AT_ONCE):
+            some = numbers[first : first + _AT_ONCE]
+            marks = ", ".join("?" * len(some))
+            sql = f"SELECT {_TICKET} FROM tickets WHERE number IN ({marks})"
+            found += [StoredTicket(*row) for row in self.execute(sql, *some)]
+        return found
 
     def ticket_numbered(self, number: int) -> StoredTicket:
         """A ticket that was issued, by its number."""
@@ -305,7 +326,8 @@ class Store(ABC):
         """The first tickets with a status and of a site, in order; by default all.
 
         status: None for every status. after: only tickets with a larger number. part: only tickets
-        whose request contains it, which begin with it, or whose number it is, such as 1,153.
+        whose request contains it, which begin with it, or whose number it is, such as 1,153. A
+        beginning has at least six characters.
         """
         asked: dict[str, list[Any] | None] = {
             "number > ?": [after],
@@ -313,10 +335,11 @@ class Store(ABC):
             "site = ?": None if site is None else [site],
         }
         quoted = _LIKE.sub(r"~\1", part.lower())
+        begins = quoted if len(part) >= _BEGIN else "-"  # a short number is no ticket's beginning
         found = "(LOWER(request) LIKE ? ESCAPE '~' OR ticket LIKE ? ESCAPE '~' OR number = ?)"
         digits = part.replace(",", "")
         number = int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
-        asked[found] = [f"%{quoted}%", f"{quoted}%", number] if part else None
+        asked[found] = [f"%{quoted}%", f"{begins}%", number] if part else None
         given = {test: values for test, values in asked.items() if values}
         sql = f"SELECT {_TICKET} FROM tickets WHERE {' AND '.join(given)} ORDER BY number"
         values = [value for some in given.values() for value in some]
@@ -395,3 +418,15 @@ class Store(ABC):
 def _about(number: int) -> str:
     """A pattern for the body of an event about the ticket with this number."""
     return f'%"number":{number},%'
+
+
+def _about_version(number: int) -> list[tuple[str, str]]:
+    """Tests of events, each with a pattern, that propose a version, make it or put it back."""
+    makers = ", ".join(f"'{name}'" for name, kind in KINDS.items() if kind.makes_version)
+    named = [(makers, "version", number), ("'proposed'", "version", number - 1)]
+    named.append(("'rolled_back', 'requested'", "to", number))
+    return [
+        (f"kind IN ({kinds}) AND body LIKE ?", f'%"{name}":{at}{end}%')
+        for kinds, name, at in named
+        for end in ",}"
+    ]

@@ -31,6 +31,7 @@ from lowswitch.learner import Batch, Learner
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.responses import Issued
 from lowswitch.ledger.tally import Tally
+from lowswitch.show.text import plural
 
 if TYPE_CHECKING:
     from lowswitch.ledger.feature_terms import FeatureTerms
@@ -373,7 +374,10 @@ class Terms(ABC):
             return int(value)
         shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
         positions = "" if isinstance(value, str) else f", or 0 to {len(names) - 1}"
-        raise LedgerError(f"there is no {kind} {value!r}; the {kind}s are {shown}{positions}")
+        word = self.word(kind)
+        raise LedgerError(
+            f"there is no {word} {value!r}; the {plural(word)} are {shown}{positions}"
+        )
 
     @functools.cached_property
     def _ambiguous(self) -> dict[str, dict[int, str]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import Any
 
 from lowswitch.ledger import FrozenError, LedgerError
+from lowswitch.service import people
 from lowswitch.service.access import Token
 from lowswitch.service.app import Call, Service
 from lowswitch.service.bodies import RefusedError, checked
-from lowswitch.service.roles import REVIEWER
 from lowswitch.show.text import counted
 
 _WORDS = {  # what the ledger does meanwhile, for those who wait
@@ -74,14 +73,11 @@ async def _do(service: Service, action: str, fields: dict[str, Any]) -> Any:
 
 def _require_reviewers(service: Service, quorum: int) -> None:
     """Refuse a quorum above the number of reviewers, which nobody could lower again."""
-    moment = datetime.now(UTC)
-    names = {
-        one.name for one in service.access.tokens() if one.role == REVIEWER and one.works(moment)
-    }
+    names = people.reviewers(service.access, service.now())
     if quorum > len(names):
-        people = counted(len(names), "reviewer", "has", "have")
+        who = counted(len(names), "reviewer", "has", "have")
         raise LedgerError(
-            f"only {people} a working token, so {quorum} could never agree; make tokens for more"
+            f"only {who} a working token, so {quorum} could never agree; make tokens for more"
             " reviewers first"
         )
 

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
 from lowswitch.ledger import LedgerError, UnknownTicketError
 from lowswitch.ledger.events import Event
-from lowswitch.ledger.state import REFUSED
+from lowswitch.ledger.reading import Reading
+from lowswitch.ledger.state import MISSING, REFUSED
 from lowswitch.ledger.store import StoredTicket
 from lowswitch.service import display, standing
 from lowswitch.service.app import Call, as_refusal
-from lowswitch.service.bodies import RefusedError, count, query
+from lowswitch.service.bodies import MOST_DIGITS, RefusedError, count, query
 from lowswitch.service.entries import Entry
 from lowswitch.service.render import filled_in, is_by_enter, show
-from lowswitch.service.reports import LOST, asks_for_view, list_page, view_of
+from lowswitch.service.reports import LOST, asks_for_view, few, list_page, view_of
 from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import counted
 
+_NOTHING: dict[str, Any] = {"states": [], "actions": [], "rewards": [], "ended": "whole"}
+_DID = {"amended": "corrected it", "missing": "declared it missing"}
+_STALE = (
+    "nothing was done, because somebody changed this report after you opened the form. Your entries"
+    " are kept. Where they differ from the record, the value on record stands below them. Make them"
+    " right, then go on"
+)
 _DONE = {"Correct": "corrected", "Enter": "entered"}
 
 
@@ -55,9 +63,11 @@ async def _amend_form(
         "tickets",
         status,
         ticket=known,
+        meanwhile=await _meanwhile(call, ticket),
         lines=entry.lines(steps),
+        on_record=Entry.of(report, len(steps)).lines([*steps]),
         ended=entry.ended,
-        endings=display.ENDINGS,
+        endings=display.endings_of(ledger.terms),
         event=event,
         others=[(made, Entry.of(one, len(steps)).lines(steps)) for made, one in others],
         is_new=known.status in LOST,
@@ -72,6 +82,8 @@ async def amend(call: Call) -> Response:
         return await _amend(call, ticket, Entry.typed(call))
     if is_by_enter(call):
         return await _amend_form(call, ticket)
+    if await _meanwhile(call, ticket):
+        return await _amend_form(call, ticket, wrong=_STALE, status=409)
     try:
         return await _amend(call, ticket, Entry.typed(call))
     except (RefusedError, LedgerError) as error:
@@ -79,6 +91,30 @@ async def amend(call: Call) -> Response:
             raise
         refusal = as_refusal(error)
         return await _amend_form(call, ticket, wrong=refusal.says, status=refusal.status)
+
+
+async def _meanwhile(call: Call, ticket: str) -> list[str]:
+    """Who changed the report after somebody opened the form to correct it, and what."""
+    seen = call.field("seen")
+    if not (seen.isdecimal() and len(seen) <= MOST_DIGITS):
+        return []
+    ledger = call.service.ledger
+    return await call.service.engine.call(lambda: changed_since(ledger, ticket, int(seen)))
+
+
+def changed_since(ledger: Reading, ticket: str, seen: int) -> list[str]:
+    """Who changed the report of a ticket since an event, what and why."""
+    lines, terms = list[str](), ledger.terms
+    for event, report, before in ledger.corrected_since(ticket, seen):
+        new = Entry.of(report, terms.size("step"))
+        old = Entry.of(before or _NOTHING, terms.size("step"))
+        is_new = before is None or before["ended"] == MISSING
+        what = new.differences(old, terms, is_new=is_new) if event.kind != MISSING else []
+        why = f" (“{event.payload['reason']}”)" if "reason" in event.payload else ""
+        did = f"{event.actor} {_DID.get(event.kind, 'reported')}{why}"
+        said = f": {'; '.join(one.rstrip('.') for one in what)}" if what else ""
+        lines.append(f"{did} on {display.clock(event.time)}{said}.")
+    return lines
 
 
 async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
@@ -101,6 +137,7 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
         if not changes:
             raise RefusedError(422, f"this is the report of {whose} as it is on record")
         verb = "Enter" if is_new else "Correct"
+        meanwhile = await _meanwhile(call, ticket)
         several = f"{found.site} sent {sent} different reports. This one counts, the others do not."
         return Sheet(
             f"{verb} the report of {whose}?",
@@ -108,8 +145,9 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
             [
                 *changes,
                 *([several] if is_new and sent > 1 else []),
-                *(await _consequences(call, relearns)),
+                *(await consequences(call, relearns)),
             ],
+            warnings=[f"After you opened the form, {line}" for line in meanwhile],
             back="/tickets",
             hint="for example: typing error at the site",
             bound=changes,
@@ -133,13 +171,13 @@ async def late(call: Call) -> Response:
 
     steps = ledger.terms.labels["step"]
 
-    def read() -> tuple[list[str], list[dict[str, Any]], bool]:
-        found, reports, relearns = ledger.tickets_named(chosen), list[dict[str, Any]](), False
-        said = list[str]()
-        for one in found:
+    def read() -> _Late:
+        said, reports, gone, relearns = list[str](), list[dict[str, Any]](), list[str](), False
+        for one in ledger.tickets_named(chosen):
             sent = [report for _, report in ledger.uncounted(one.number) if one.status == REFUSED]
             if not sent:
-                raise LedgerError(f"no late report of {one.site}, {one.request} is on record")
+                gone.append(f"{one.site}, {one.request}")
+                continue
             said.append(f"{one.site}, {one.request}: {Entry.of(sent[0], len(steps)).said(steps)}.")
             if len(sent) > 1:
                 said.append(
@@ -149,27 +187,42 @@ async def late(call: Call) -> Response:
             report["states"] = [ledger.terms.read_state(state) for state in report["states"]]
             relearns |= ledger.require_correction(**report)
             reports.append(report)
-        return said, reports, relearns
+        if not reports:
+            raise LedgerError(f"no late report of {few(gone or chosen)} is on record")
+        return _Late(said, reports, gone, relearns)
 
-    _, reports, _ = await call.service.engine.call(read)
-    given = filled_in(call, "reason") | {"reports": reports}
+    found = await call.service.engine.call(read)
+    given = filled_in(call, "reason") | {"reports": found.reports}
 
     async def sheet() -> Sheet:
-        said, _, relearns = await call.service.engine.call(read)
-        what = counted(len(reports), "report")
+        made = await call.service.engine.call(read)
+        what = counted(len(made.reports), "report")
         lines = [
             f"{what} will be counted in exactly as sent after being declared missing.",
-            *said,
-            *(await _consequences(call, relearns)),
+            *made.said,
+            *(await consequences(call, made.relearns, len(made.reports))),
         ]
-        title = f"Take in {counted(len(reports), 'late report')}"
-        return Sheet(f"{title}?", title, lines, back="/tickets?status=refused", bound=lines[1:])
+        gone = [f"No late report waits any more of: {few(made.gone)}."] * bool(made.gone)
+        title = f"Take in {counted(len(made.reports), 'late report')}"
+        hint = "for example: the site was late, and its report is right"
+        back = "/tickets?status=refused"
+        bound = lines[1:]
+        return Sheet(f"{title}?", title, lines, (), gone, back, hint=hint, bound=bound)
 
     def done(*_: Any) -> tuple[str, str]:
-        what = counted(len(reports), "late report", "is", "are")
+        what = counted(len(found.reports), "late report", "is", "are")
         return "/tickets?status=refused", f"{what} counted in."
 
     return await two_steps(call, "amend_many", given, sheet, done)
+
+
+class _Late(NamedTuple):
+    """Late reports as they came."""
+
+    said: list[str]
+    reports: list[dict[str, Any]]
+    gone: list[str]  # chosen reports that are settled by now
+    relearns: bool
 
 
 def _several_sent(ticket: StoredTicket, others: Sequence[Entry], steps: Sequence[str]) -> str:
@@ -210,8 +263,10 @@ async def dismiss(call: Call) -> Response:
     return await two_steps(call, "dismiss", given, sheet, done)
 
 
-async def _consequences(call: Call, relearns: bool) -> list[str]:
+async def consequences(call: Call, relearns: bool, reports: int = 1) -> list[str]:
     """The effects of corrections on the learner, the pending proposal and requests."""
+    if not relearns and reports > 1:
+        return ["They are learned in their turn, when the reports before them are settled."]
     if not relearns:
         return ["It is learned in its turn, when the reports before it are settled."]
     known = await known_of(call)

@@ -161,14 +161,15 @@ async def tell(call: Call) -> Response:
     answers = await call.service.engine.tell(own)
     for report, answer in zip(own, answers, strict=True):
         if isinstance(answer, LedgerError) and as_refusal(answer).status == _UNFIT:
-            _note_refusal(call, report["ticket"], str(answer))
+            _note_refusal(call, report, str(answer))
     return _json({"answers": facts(answers)})
 
 
-def _note_refusal(call: Call, ticket: str, says: str) -> None:
+def _note_refusal(call: Call, report: dict[str, Any], says: str) -> None:
     """Let the trial office know of an invalid report."""
-    call.service.refusals.add(ticket, now().isoformat(), says)
-    call.service.log.write("warning", "report refused", site=call.who, ticket=ticket, says=says)
+    call.service.refusals.add(report, now().isoformat(), says)
+    facts = {"site": call.who, "ticket": report["ticket"], "says": says}
+    call.service.log.write("warning", "report refused", **facts)
 
 
 # ---- readers -------------------------------------------------------------------------------------
@@ -444,8 +445,9 @@ async def missing(call: Call) -> Response:
 
 async def missing_many(call: Call) -> Response:
     """Declare that several reports will not come."""
-    await _act(call)
-    return _json({"missing": parsed(call.body)["tickets"]})
+    left_out: list[str] = await _act(call)
+    chosen = dict.fromkeys(parsed(call.body)["tickets"])
+    return _json({"missing": [one for one in chosen if one not in left_out], "left_out": left_out})
 
 
 async def dismiss(call: Call) -> Response:

@@ -250,6 +250,7 @@ class Rollback(Reason, kw_only=True):
 
 class Losses(Reason, kw_only=True):
     tickets: Annotated[list[Text], Meta(max_length=MOST_AT_ONCE)]
+    still_open: bool = False
 
 
 class Dismissal(Reason, kw_only=True):

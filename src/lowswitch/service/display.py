@@ -90,6 +90,12 @@ def legend(view: str, terms: Terms) -> str:
     return LEGENDS.get(view, "").format(**words_of(terms))
 
 
+def endings_of(terms: Terms) -> dict[str, str]:
+    """How an episode of this run can end, in words."""
+    absorbs = getattr(terms, "absorbing", terms.size("step") > 1 or None) is not None
+    return {one: said for one, said in ENDINGS.items() if absorbs or one != "terminated"}
+
+
 def words_of(terms: Terms) -> dict[str, str]:
     """What the run calls things, by the library's names of them: one, and several of them."""
     words = {name: terms.word(name) for name in WORDS}
@@ -675,10 +681,10 @@ def _proposed_words(payload: dict[str, Any], laws: Laws) -> str:
     if "steps" in rows[0]:
         return f"proposed another policy for version {payload['version'] + 1}"
     n = sum(not laws.protocol or row["from"][0] != row["to"][0] for row in rows)
-    trial = ""
+    what = [counted(n, "change")] if n else []
     if laws.protocol and n < len(rows):
         after = laws.tables[payload["version"] - 1].copy()
         for row in rows:
             after[:, row["step"], row["state"]] = row["to"]
-        trial = " and a trial" if phrases.share_of(after) else " and the end of the trial"
-    return f"proposed {counted(n, 'change')}{trial} for version {payload['version'] + 1}"
+        what.append("a trial" if phrases.share_of(after) else "the end of the trial")
+    return f"proposed {phrases.several(what)} for version {payload['version'] + 1}"

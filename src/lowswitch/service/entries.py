@@ -12,7 +12,7 @@ from lowswitch.service.app import Call
 from lowswitch.service.bodies import RefusedError
 from lowswitch.show.text import counted
 
-_COLUMNS = ("state", "action", "reward")  # of a report
+COLUMNS = ("state", "action", "reward")  # of a report
 
 
 class Entry(NamedTuple):
@@ -34,11 +34,15 @@ class Entry(NamedTuple):
         )
         return cls(states, actions, paid, ended)
 
+    def copied(self) -> Entry:
+        """A copy with lists of its own."""
+        return Entry([*self.states], [*self.actions], [*self.rewards], self.ended)
+
     @classmethod
     def typed(cls, call: Call) -> Entry:
         """The values in the fields of a form."""
         states, actions, rewards = (
-            [value.strip() for key, value in call.fields if key == one] for one in _COLUMNS
+            [value.strip() for key, value in call.fields if key == one] for one in COLUMNS
         )
         return cls(states, actions, rewards, call.field("ended") or "whole")
 
@@ -47,14 +51,14 @@ class Entry(NamedTuple):
         names = [*steps, f"after {steps[-1]}"]
         shown = max(len(steps), len(self.states))
         return [
-            {"step": name} | {one: _at(self[i], h) for i, one in enumerate(_COLUMNS)}
+            {"step": name} | {one: _at(self[i], h) for i, one in enumerate(COLUMNS)}
             for h, name in enumerate(names[:shown])
         ]
 
     def said(self, steps: Sequence[str]) -> str:
         """The report in one line, step by step, and how it ended if that is unusual."""
         shown = [
-            f"{line['step']} {', '.join(line[one] for one in _COLUMNS if line[one])}"
+            f"{line['step']} {', '.join(line[one] for one in COLUMNS if line[one])}"
             for line in self.lines(steps)
             if line["state"]
         ]
@@ -73,10 +77,10 @@ class Entry(NamedTuple):
 
     def _wrong(self, terms: Terms) -> str:
         """The error in the fields, at the first step that has one."""
-        steps, words = terms.labels["step"], [terms.word(name) for name in _COLUMNS]
+        steps, words = terms.labels["step"], [terms.word(name) for name in COLUMNS]
         lines, is_over = self.lines(steps), False
         for h, line in enumerate(lines):
-            filled = [bool(line[name]) for name in _COLUMNS]
+            filled = [bool(line[name]) for name in COLUMNS]
             if is_over and any(filled):
                 before = lines[h - 1]["step"]
                 return f"{line['step']} is filled in, but {before} is not complete before it"
@@ -107,7 +111,7 @@ class Entry(NamedTuple):
         """
         steps, found = terms.labels["step"], list[str]()
         for h, step in enumerate([*steps, f"after {steps[-1]}"]):
-            for name, values, olds in zip(_COLUMNS, self[:3], old[:3], strict=True):
+            for name, values, olds in zip(COLUMNS, self[:3], old[:3], strict=True):
                 new, before = _at(values, h), _at(olds, h)
                 if new != before and not _same_number(new, before):
                     found.append(

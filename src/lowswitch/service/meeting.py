@@ -26,7 +26,7 @@ from lowswitch.service.bodies import RefusedError, count, query, whole
 from lowswitch.service.effects import Known
 from lowswitch.service.journal import Mark, Returns
 from lowswitch.service.precedents import decided, precedents
-from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
+from lowswitch.service.render import after, catch_up, filled_in, is_by_enter, show
 from lowswitch.service.roles import REVIEWER
 from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
@@ -155,36 +155,13 @@ def known_then(call: Call, known: Known, asked: Mark) -> Known | None:
 
 
 async def propose(call: Call) -> Response:
-    """Say what a proposal would leave out, then request it."""
+    """Say what a proposal would leave out, then request it, unless nothing is new."""
+    if not call.field("sure") and await call.service.engine.call(call.service.ledger.is_current):
+        said = "Nothing was reported, corrected or decided since this proposal was made. It stays."
+        return after(call, "/proposal", said)
 
     async def sheet() -> Sheet:
-        known = await known_of(call)
-        run, word = known.run, known.terms.word("episode")
-        lines = [
-            f"The learner says what it would change, from the reports of {counted(run.told, word)}."
-        ]
-        if known.terms.most_proposals:
-            lines.append(
-                f"{_spent(run.budget_left or 0)}, whatever the board decides."
-                if known.view is None
-                else "It replaces the pending proposal. The budget counts the two as one."
-            )
-        lines += standing.falling(known)
-        left_out = run.waiting + run.open
-        warnings = list[str]()
-        if run.waiting:
-            warnings.append(f"{run.behind}. They would not be counted in.")
-        if run.open:
-            warnings.append(f"{counted(run.open, 'report', 'is', 'are')} still open.")
-        if run.refused:
-            late = counted(run.refused, "report")
-            warnings.append(
-                f"{late} came after being declared missing. They would not be counted in."
-            )
-        button = "Ask for a proposal"
-        if left_out:
-            button += f" without {counted(left_out, 'report')}"
-        return Sheet(f"{button}?", button, lines, (), warnings, "/proposal", has_reason=False)
+        return _propose_sheet(await known_of(call))
 
     def done(answer: Any, _: Sheet) -> tuple[str, str]:
         if answer is None:
@@ -192,6 +169,52 @@ async def propose(call: Call) -> Response:
         return "/proposal", "This is what the learner would change."
 
     return await two_steps(call, "propose", {}, sheet, done)
+
+
+def _propose_sheet(known: Known) -> Sheet:
+    """From what the learner would propose, what it costs, and what would be left out."""
+    run, view, word = known.run, known.view, known.terms.word("episode")
+    lines = [
+        f"The learner says what it would change, from the reports of {counted(run.told, word)}."
+    ]
+    if known.terms.most_proposals:
+        lines.append(
+            f"{_spent(run.budget_left or 0)}, whatever the board decides."
+            if view is None
+            else "It replaces the pending proposal. The budget counts the two as one."
+        )
+    if view is not None:
+        lines += _differs(known, view)
+    lines += standing.falling(known)
+    left_out = run.waiting + run.open
+    warnings = list[str]()
+    if run.waiting:
+        warnings.append(f"{run.behind}. They would not be counted in.")
+    if run.open:
+        warnings.append(f"{counted(run.open, 'report', 'is', 'are')} still open.")
+    if run.refused:
+        late = counted(run.refused, "report")
+        warnings.append(f"{late} came after being declared missing. They would not be counted in.")
+    button = "Ask for a proposal" if view is None else "Ask for another proposal"
+    if left_out:
+        button += f" without {counted(left_out, 'report')}"
+    return Sheet(f"{button}?", button, lines, (), warnings, "/proposal", has_reason=False)
+
+
+def _differs(known: Known, view: ProposalView) -> list[str]:
+    """What another proposal would have in common with the pending one, and why it would differ."""
+    new = known.run.told - view.told
+    learned = counted(new, "report", "was", "were") if new else "No report was"
+    lines = [f"{learned} learned since the pending proposal."]
+    if known.protocol:
+        lines.append(
+            "The trial will be another one even where the reports are the same: its alternatives"
+            " are drawn by lot from what may be best as far as the learner knows. The next draw is"
+            " as good as the last, but whoever has read the pending trial must read the new one."
+        )
+    elif not new:
+        lines.append("A learner that draws by lot may still propose something else.")
+    return lines
 
 
 def _spent(left: int) -> str:

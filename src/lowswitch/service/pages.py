@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger.events import KINDS
 from lowswitch.ledger.feature_terms import FeatureTerms
+from lowswitch.ledger.reading import version_named
 from lowswitch.service import (
     access_log,
     actions,
@@ -18,6 +19,7 @@ from lowswitch.service import (
     display,
     effects,
     figures,
+    people,
     phrases,
     proposals,
     sheets,
@@ -30,6 +32,9 @@ from lowswitch.service.amendments import dismiss as dismiss
 from lowswitch.service.amendments import late as late
 from lowswitch.service.api import unrecorded_words
 from lowswitch.service.app import Call, Service, address_of, failed_login, now
+from lowswitch.service.batches import corrections as corrections
+from lowswitch.service.batches import corrections_form as corrections_form
+from lowswitch.service.batches import report_table as report_table
 from lowswitch.service.bodies import RefusedError, count, query
 from lowswitch.service.effects import Known
 from lowswitch.service.figures import Interval
@@ -184,6 +189,10 @@ def _todo(call: Call, known: Known, unfit: int) -> list[tuple[str, str, str]]:
         found += _todo_of_reviewer(call.token.name, known)
     if role == table.OPERATOR:
         found += _todo_of_operator(call, known, unfit)
+    few = people.too_few(people.reviewers(call.service.access, now()), known.run.quorum)
+    if few and known.terms.gate == "review" and role != table.AUDITOR:
+        link = ("/tokens", "See the tokens") if role == table.OPERATOR else ("/roles", "See roles")
+        found.insert(0, (f"{display.sentence(few)}, so nothing can be decided.", *link))
     if role == table.AUDITOR:
         found.append(("Check that nothing was altered.", "/audit", "Go to the audit"))
     return found
@@ -200,11 +209,15 @@ def _todo_of_operator(call: Call, known: Known, unfit: int) -> list[tuple[str, s
         more = counted(asked.needed, "reviewer")
         said = f"The run is paused. {who} asked to resume it, and {more} must agree."
         found.append((said, "#requests", "See the request"))
+    if run.frozen and (owed := run.frozen_out + run.refused):
+        found.append(
+            (f"{counted(owed, 'report')} can be settled when it resumes.", "/tickets", "See them")
+        )
     if run.open:
         held = f", and {counted(run.waiting, 'other')} wait behind them" if run.waiting else ""
         said = f"{counted(run.open, 'report', 'is', 'are')} open{held}."
         found.append((said, "/tickets", "Settle them"))
-    if run.refused:
+    if run.refused and not run.frozen:
         said = f"{counted(run.refused, 'report')} came after being declared missing."
         found.append((said, "/tickets?status=refused", "Look at what came, and take it in"))
     if contradicted := len(call.service.journal.contradicted):
@@ -476,6 +489,7 @@ async def audit(call: Call) -> Response:
         sees_access=sees_access,
         asked=asked,
         filters=display.filter_words(asked),
+        version=version_named(words),
         more=more,
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
@@ -562,9 +576,28 @@ async def revoke(call: Call) -> Response:
                 else f"This person can no longer act as {found.role}"
             )
             warnings.append(f"{found.name} has no other token that works. {then}.")
+        consent, run = "", await call.service.engine.call(call.service.ledger.status)
+        remaining = people.reviewers(call.service.access, time, without=identity)
+        if found.role == table.REVIEWER and (few := people.too_few(remaining, run.quorum)):
+            case = call.service.ledger.terms.word("episode")
+            warnings += [f"After this, {few}.", people.stuck_words(case)]
+            warnings.append(
+                "To avoid that, make a token for another reviewer first, with lowswitch token"
+                " create."
+            )
+            lines.append(f"What {found.name} agreed to before still counts.")
+            consent = f"I know that after this, {few}."
         title = f"Revoke the token {found.id} of {found.name} ({found.role})"
         return Sheet(
-            f"{title}?", title, lines, (), warnings, back="/tokens", css="stop", has_reason=False
+            f"{title}?",
+            title,
+            lines,
+            (),
+            warnings,
+            back="/tokens",
+            css="stop",
+            has_reason=False,
+            consent=consent,
         )
 
     return await two_steps(

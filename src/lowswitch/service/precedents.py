@@ -10,8 +10,10 @@ import numpy as np
 from lowswitch.ledger.terms import Terms
 from lowswitch.service import display, phrases
 from lowswitch.service.journal import Journal, Mark
+from lowswitch.show.text import counted
 
 Row = tuple[int, int]  # step, state
+_MOST_UNDONE = 5  # decisions that one rollback names
 
 
 class Past(NamedTuple):
@@ -28,6 +30,7 @@ class Precedents(NamedTuple):
     changes: Mapping[Row, Past] = {}
     postponed: Mapping[Row, Mark] = {}  # of rows that were not changed since
     ended: Mark | None = None  # who ended the trial, if none runs
+    versions: Sequence[Mark] = ()  # who made each version
 
 
 def precedents(journal: Journal, laws: display.Laws) -> Precedents:
@@ -41,7 +44,7 @@ def precedents(journal: Journal, laws: display.Laws) -> Precedents:
         for h, x in display.people_rows(mark.facts, protocol=laws.protocol):
             if (h, x) not in changes or changes[h, x].mark.seq < mark.seq:
                 postponed[h, x] = mark
-    return Precedents(changes, postponed, _ended(laws, marks))
+    return Precedents(changes, postponed, _ended(laws, marks), marks)
 
 
 def last_changes(laws: display.Laws, marks: Sequence[Mark]) -> dict[Row, Past]:
@@ -98,6 +101,18 @@ def taken_back(
     ]
     if begins_trial and known.ended is not None:
         found.append(f"This begins a trial again: {decided(terms, known.ended)}.")
+    return found
+
+
+def undone(terms: Terms, known: Precedents, to: int) -> list[str]:
+    """The decisions after a version that a rollback to it takes back, newest first."""
+    since = [*enumerate(known.versions, start=1)][to:][::-1]
+    found = [
+        f"It takes back version {number}: {decided(terms, mark)}."
+        for number, mark in since[:_MOST_UNDONE]
+    ]
+    if (rest := len(since) - len(found)) > 0:
+        found.append(f"It takes back {counted(rest, 'earlier version')} since version {to}, too.")
     return found
 
 

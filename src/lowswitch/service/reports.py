@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.responses import Response
 
 from lowswitch.ledger import Ledger, LedgerError, UnknownTicketError
 from lowswitch.ledger.exports import cells, harmless
+from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.responses import TicketView
 from lowswitch.ledger.state import MISSING, OPEN, REFUSED, STATUSES
 from lowswitch.ledger.store import StoredTicket
 from lowswitch.service import display
 from lowswitch.service.api import download
 from lowswitch.service.app import Call, as_refusal, now
-from lowswitch.service.bodies import RefusedError, count, query
+from lowswitch.service.bodies import MOST_AT_ONCE, RefusedError, count, query
+from lowswitch.service.pasting import Found, names_in
+from lowswitch.service.refusals import Refusal, sent_words
 from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
 from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import two_steps
-from lowswitch.show.text import age, counted
+from lowswitch.show.text import age, counted, plural
 
 LOST = (MISSING, REFUSED)
 _TABS = {one: one for one in STATUSES} | {REFUSED: "came too late"}
 _LISTED = 200  # tickets on the page
 _MOST_NAMED = 10  # names that nobody has, in one message
+_MEANS = {  # what the learner does about missing reports
+    "drop": "The learner goes on without them.",
+    "optimistic": "The learner assumes the best outcome for them.",
+    "hold": "Later reports wait until each of them is settled.",
+}
 _VIEW = ("status", "site", "days", "select", "after", "search")  # which of them the page shows
 
 
@@ -55,7 +62,7 @@ async def list_page(
 
     def read() -> dict[str, Any]:
         which = None if search else chosen
-        found = ledger.list_tickets(which, site=site, most=_LISTED + 1, after=start, part=search)
+        found, several = looked_for(ledger, which, site, _LISTED + 1, start, search)
         listed = _older(found, days)
         settled = ledger.settled_by([one.ticket for one in listed if one.status in LOST])
         return {
@@ -64,7 +71,11 @@ async def list_page(
             "more": len(listed) > _LISTED,
             "settled": settled,
             "owing": ledger.open_by_site() if which == OPEN else [],
-            "unfit": service.refusals.waiting(ledger) if is_first else [],
+            "unfit": [
+                (one, refusal, sent_words(ledger.terms, refusal.sent))
+                for one, refusal in (service.refusals.waiting(ledger) if is_first else [])
+            ],
+            "several": several,
             "contradicted": [
                 (one, contradicted[one.number])
                 for one in ledger.tickets_numbered([*contradicted][-_LISTED:])
@@ -96,6 +107,22 @@ async def list_page(
     )
 
 
+def looked_for(
+    ledger: Reading, which: str | None, site: str | None, most: int, after: int, search: str
+) -> tuple[list[TicketView], Found | None]:
+    """The tickets of a status and a site, or those that fit a search, or a pasted list of names.
+
+    Returns them, and what the list named if it was one.
+    """
+    found = ledger.list_tickets(which, site=site, most=most, after=after, part=search)
+    if found or not search or ledger.list_tickets(None, most=1, part=search):
+        return found, None
+    named = names_in(ledger, search)
+    if len(named.called) < 2:
+        return found, None
+    return ledger.list_tickets(None, most=most, after=after, among=named.numbers), named
+
+
 def _older(found: list[TicketView], days: int) -> list[TicketView]:
     """The tickets that were asked for at least `days` days ago."""
     before = (now() - timedelta(days=days)).isoformat()
@@ -124,7 +151,7 @@ async def ticket_list(call: Call) -> Response:
         declared = ["declared missing", "by", "reason"]
         yield cells(["ticket", "number", "site", harmless(case), "enrolled", "status", *declared])
         last, which = 0, None if search else status
-        while found := reader.list_tickets(which, site=site, most=_LISTED, after=last, part=search):
+        while found := looked_for(reader, which, site, _LISTED, last, search)[0]:
             last = found[-1].number
             settled = reader.settled_by([one.ticket for one in found if one.status in LOST])
             for one in _older(found, days):
@@ -166,80 +193,150 @@ def view_of(call: Call) -> dict[str, str]:
 
 
 async def _missing(call: Call) -> Response:
-    """Show which reports would be declared missing, or confirm it."""
-    ledger = call.service.ledger
+    """Show which reports would be declared missing, or confirm it.
+
+    A report that comes meanwhile is left out. It does not stop the others.
+    """
+    ledger, case = call.service.ledger, call.service.ledger.terms.word("episode")
     chosen = [value for name, value in call.fields if name == "ticket"]
-    pasted = pasted_names(call.field("pasted"))
-    called = await call.service.engine.call(lambda: ledger.tickets_called(pasted))
-    chosen += _one_each(called, ledger.terms.word("episode"))
-    given = filled_in(call, "reason") | {"tickets": list(dict.fromkeys(chosen))}
+    ignored = 0
+    if pasted := call.field("pasted").strip():
+        named = await call.service.engine.call(lambda: names_in(ledger, pasted))
+        chosen, ignored = chosen + one_each(named, case), named.ignored
+    chosen = list(dict.fromkeys(chosen))
+    if len(chosen) > MOST_AT_ONCE:
+        raise RefusedError(
+            422,
+            f"{len(chosen):,} reports are selected, and at most {MOST_AT_ONCE} can be declared"
+            " missing at once; begin with a part of them",
+        )
+    given = filled_in(call, "reason") | {"tickets": chosen, "still_open": True}
+    found = await call.service.engine.call(lambda: _declarable(ledger, chosen))
+    if not call.field("confirming"):
+        _require_some_open(found)
+    _keep_selection(call, chosen)
 
     async def sheet() -> Sheet:
-        found = await call.service.engine.call(lambda: ledger.tickets_named(given["tickets"]))
-        if not given["tickets"]:
-            raise LedgerError("no ticket is selected; select those whose reports will never come")
-        if unknown := {*given["tickets"]} - {one.ticket for one in found}:
-            ticket = next(one for one in given["tickets"] if one in unknown)
-            raise UnknownTicketError(f"no ticket {ticket!r} was issued by this ledger")
-        means = {
-            "drop": "The learner goes on without them.",
-            "optimistic": "The learner assumes the best outcome for them.",
-            "hold": "Later reports wait until each of them is settled.",
-        }[ledger.terms.missing]
-        case, what = ledger.terms.word("episode"), counted(len(found), "report")
-        (last,) = await call.service.engine.call(
-            lambda: ledger.list_tickets(None, after=found[-1].number - 1, most=1)
-        )
-        lines = [
-            f"{what} will be recorded as missing.",
-            *_by_site(found),
-            f"The newest of them was enrolled {age(last.asked)}, on {display.clock(last.asked)}.",
-            means,
-            f"If a report comes later after all, an operator can enter it for its {case}.",
-        ]
-        return Sheet(
-            f"Declare {what} missing?",
-            f"Declare {what} missing",
-            lines,
-            back="/tickets",
-            css="stop",
-            hint="for example: lost to follow-up",
-        )
+        sheet = await call.service.engine.call(lambda: _missing_sheet(call, found))
+        other = f"Of your table only the column of {plural(case)} was read."
+        return sheet._replace(lines=[*sheet.lines, *[other] * bool(ignored)])
 
-    def done(*_: Any) -> tuple[str, str]:
-        what = counted(len(given["tickets"]), "report", "is", "are")
-        return "/tickets", f"{what} recorded as missing."
+    def done(left_out: list[str], _: Sheet) -> tuple[str, str]:
+        what = counted(len(chosen) - len(left_out), "report", "is", "are")
+        names = {one.ticket: f"{one.site}, {one.request}" for one in found}
+        said = f"{what} recorded as missing."
+        if left_out:
+            gone = counted(len(left_out), "other", "was", "were")
+            said += f" {gone} settled before, and left out: {few([names[i] for i in left_out])}."
+        site = call.field("site")
+        return (f"/tickets?{urlencode({'site': site})}" if site else "/tickets"), said
 
     return await two_steps(call, "missing_many", given, sheet, done)
 
 
-def pasted_names(text: str) -> list[str]:
-    """The first cell of each line of a table, without the heading of our own list."""
-    names = list[str]()
-    for line in text.splitlines():
-        mark = next((one for one in "\t;" if one in line), ",")
-        names += [row[0].strip() for row in csv.reader([line], delimiter=mark) if row]
-    return list(dict.fromkeys(name for name in names if name and name != "ticket"))
+def _keep_selection(call: Call, chosen: Sequence[str]) -> None:
+    """Go on with the tickets that a list named, so that its names are looked up once."""
+    others = [(name, value) for name, value in call.fields if name not in ("ticket", "pasted")]
+    call.fields = [*others, *(("ticket", ticket) for ticket in chosen)]
 
 
-def _one_each(called: dict[str, list[StoredTicket]], case: str) -> list[str]:
-    """The tickets that somebody named; each name must match one open ticket."""
-    unknown = [name for name, found in called.items() if not found]
-    if unknown:
-        shown = ", ".join(map(repr, unknown[:_MOST_NAMED]))
-        rest = len(unknown) - _MOST_NAMED
-        more = f" and {rest:,} more" if rest > 0 else ""
-        raise UnknownTicketError(
-            f"no {case} and no ticket is called {shown}{more}; nothing was selected from your list"
+def _declarable(ledger: Reading, chosen: list[str]) -> list[StoredTicket]:
+    """The selected tickets, if each was issued."""
+    if not chosen:
+        raise LedgerError("no ticket is selected; select those whose reports will never come")
+    found = ledger.tickets_named(chosen)
+    if unknown := {*chosen} - {one.ticket for one in found}:
+        ticket = next(one for one in chosen if one in unknown)
+        raise UnknownTicketError(f"no ticket {ticket!r} was issued by this ledger")
+    return found
+
+
+def _require_some_open(found: Sequence[StoredTicket]) -> None:
+    """Refuse a selection of which nothing is open."""
+    if all(one.status != OPEN for one in found):
+        first = found[0]
+        more = f", and no other of these {len(found)} is open" * (len(found) > 1)
+        where = f"{first.site}, {first.request}"
+        raise LedgerError(f"the report of {where} is not open, but {_TABS[first.status]}{more}")
+
+
+def _missing_sheet(call: Call, chosen: Sequence[StoredTicket]) -> Sheet:
+    """What declaring these reports missing does, as they are now."""
+    ledger = call.service.ledger
+    now_found = ledger.tickets_named([one.ticket for one in chosen])
+    found = [one for one in now_found if one.status == OPEN]
+    case, what = ledger.terms.word("episode"), counted(len(found), "report")
+    shown = ledger.list_tickets(OPEN, among=[one.number for one in found])
+    lines = [
+        f"{what} will be recorded as missing.",
+        *_by_site(found),
+        *(
+            f"The newest of them was enrolled {age(one.asked)}, on {display.clock(one.asked)}."
+            for one in shown[-1:]
+        ),
+        _MEANS[ledger.terms.missing],
+        f"If a report comes later after all, an operator can enter it for its {case}.",
+    ]
+    refused = {one.ticket: refusal for one, refusal in call.service.refusals.waiting(ledger)}
+    sent = [_sent_words(ledger, one, refused[one.ticket]) for one in found if one.ticket in refused]
+    return Sheet(
+        f"Declare {what} missing?",
+        f"Declare {what} missing",
+        lines,
+        warnings=[*_doubts(shown, now_found), *sent],
+        back="/tickets",
+        css="stop",
+        hint="for example: lost to follow-up",
+        bound=sent,
+        may_shrink=True,
+    )
+
+
+def _doubts(shown: Sequence[TicketView], chosen: Sequence[StoredTicket]) -> list[str]:
+    """Which of the chosen tickets are new, and which are settled already."""
+    yesterday, doubts = (now() - timedelta(days=1)).isoformat(), list[str]()
+    if fresh := sum(one.asked > yesterday for one in shown):
+        were = "was" if fresh == 1 else "were"
+        doubts.append(
+            f"{fresh:,} of them {were} enrolled within the last day, so a report may still come."
         )
-    for name, found in called.items():
+    if settled := [one for one in chosen if one.status != OPEN]:
+        names = [f"{one.site}, {one.request} ({_TABS[one.status]})" for one in settled]
+        gone = counted(len(settled), "selected report", "is", "are")
+        doubts.append(f"{gone} settled already, and left out: {few(names)}.")
+    return doubts
+
+
+def _sent_words(ledger: Reading, ticket: StoredTicket, refusal: Refusal) -> str:
+    """That a site sent a report of an open ticket which was refused, and what it said."""
+    said = [
+        f"{ticket.site} did send a report of {ticket.request}, on {display.clock(refusal.time)}. It"
+        f" was refused: {display.whole_sentence(refusal.says)}"
+    ]
+    if shown := sent_words(ledger.terms, refusal.sent):
+        said.append(f"That report said: {shown}.")
+    said.append("Ask the site for the right report before you declare this one missing.")
+    return " ".join(said)
+
+
+def one_each(named: Found, case: str) -> list[str]:
+    """The tickets that a list names; each name must be of one ticket."""
+    if named.unknown:
+        shown = few([repr(name) for name in named.unknown])
+        raise UnknownTicketError(
+            f"no {case} and no ticket is called {shown}; nothing was selected from your list"
+        )
+    for name, found in named.called.items():
         if len(found) > 1:
-            sites = ", ".join(one.site for one in found[:_MOST_NAMED])
-            raise LedgerError(f"{name!r} is a {case} of several sites ({sites}); give the ticket")
-        if found[0].status != OPEN:
-            where = f"{found[0].site}, {found[0].request}"
-            raise LedgerError(f"the report of {where} is not open, but {_TABS[found[0].status]}")
-    return [found[0].ticket for found in called.values()]
+            several = few([f"{one.site}, {one.request}: number {one.number:,}" for one in found])
+            raise LedgerError(f"{name!r} fits several {plural(case)} ({several}); give the ticket")
+    return [found[0].ticket for found in named.called.values()]
+
+
+def few(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    rest = len(names) - _MOST_NAMED
+    return "; ".join(names[:_MOST_NAMED]) + (f"; and {rest:,} more" if rest > 0 else "")
 
 
 def _by_site(found: Sequence[StoredTicket]) -> list[str]:

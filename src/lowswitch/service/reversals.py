@@ -159,6 +159,7 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     lines = [
         f"Version {now + 1} will be deployed and do what version {to} did. It replaces version"
         f" {now}.",
+        *precedents.undone(known.terms, known.precedents, to),
         learned,
     ]
     if known.view is not None:

@@ -46,6 +46,7 @@ class Sheet(NamedTuple):
     replaces: Sequence[int] = ()  # requests of the same person that it takes the place of
     bound: Sequence[str] = ()  # lines that must be the same when somebody confirms
     beside: Sequence[int] = ()  # requests that it contradicts, repeats or ends
+    may_shrink: bool = False  # whether less of it may be left when somebody confirms
     identity: str = ""  # of the policy that it deploys, where kinds of cases shift with each report
 
     @property
@@ -57,7 +58,8 @@ class Sheet(NamedTuple):
         names = ("where", "steps", "old", "new", "share")
         trial = [[one[name] for name in names] for one in self.trial]
         shown = [self.identity] if self.identity else [changes, trial]
-        what: list[Any] = [self.title, self.base, *shown, self.unlisted, bool(self.consent)]
+        title = "" if self.may_shrink else self.title
+        what: list[Any] = [title, self.base, *shown, self.unlisted, bool(self.consent)]
         what += [list(self.replaces), list(self.beside), list(self.bound)]
         return digest(canonical(what)) if self.has_reason else ""
 
