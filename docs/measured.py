@@ -35,7 +35,7 @@ def values() -> dict[str, str]:
     ledgers |= of_bounds(load("bounds")) | of_feature_evidence(load("feature_evidence"))
     logs = of_evaluation(load("evaluation"))
     prices = of_prices(load("price")) | of_sb3(load("sb3"))
-    logs |= of_federated(load("federated"))
+    logs |= of_federated(load("federated")) | of_randql(load("randql"))
     own = of_own(load("own")) | of_stuck(load("stuck")) | of_rows(load("rows")) | of_bench()
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices | own
 
@@ -144,6 +144,44 @@ def of_rows(found: dict[str, Any]) -> dict[str, str]:
     return {
         "rows/table": table(("learner", *found["results"]), rows, left=1),
         "rows/setting": f"{setting['episodes']:,} episodes, {setting['seeds']} seeds",
+    }
+
+
+def of_randql(found: dict[str, Any]) -> dict[str, str]:
+    """Staged-RandQL beside every rival at its best scale, and how many settings are better."""
+    rows = []
+    for problem, results in found["results"].items():
+        learners = results["learners"]
+        mine = learners["staged-randql"]
+        best: dict[str, str] = {}
+        for text in sorted(learners, key=lambda text: learners[text]["regret"]):
+            best.setdefault(text.partition(":")[0], text)
+        for text in best.values():
+            row = learners[text]
+            rows.append(
+                (
+                    problem,
+                    f"`{text}`",
+                    f"{row['regret']:,.0f} ± {row['error']:,.0f}",
+                    f"{row['exponent']:.2f}",
+                    f"{row['deployments']:,.0f}",
+                    f"{row['switches']:,.0f}",
+                )
+            )
+        better = [
+            row
+            for row in learners.values()
+            if row["regret"] < mine["regret"] and row["deployments"] < mine["deployments"]
+        ]
+        results["better"] = f"{len(better)} of {len(learners) - 1}"
+    header = ("problem", "learner", "regret", "exponent", "deployments", "local switches")
+    results = list(found["results"].values())
+    return {
+        "randql/table": table(header, rows, left=2),
+        "randql/seeds": str(found["setting"]["seeds"]),
+        "randql/episodes": f"{results[0]['episodes']:,}",
+        "randql/grid-episodes": f"{results[-1]['episodes']:,}",
+        "randql/better": ", ".join(result["better"] for result in results),
     }
 
 

@@ -23,6 +23,7 @@ CITED = {
     "stage-q": ["zhang2020almost"],
     "ucb-advantage": ["zhang2020almost"],
     "early-settled": ["li2021breaking"],
+    "staged-randql": ["zhang2020almost", "tiapkin2023model"],
     "fedq-h": ["zheng2024federated"],
     "fedq-b": ["zheng2024federated"],
     "fedq-advantage": ["zheng2025federated"],

@@ -75,6 +75,15 @@ PAPERS = {
         volume="34",
         eprint="2110.04645",
     ),
+    "tiapkin2023model": Paper(
+        "Model-Free Posterior Sampling via Learning Rate Randomization",
+        "Tiapkin, Daniil and Belomestny, Denis and Calandriello, Daniele and Moulines, {\\'E}ric"
+        " and Naumov, Alexey and Perrault, Pierre and Valko, Michal and M{\\'e}nard, Pierre",
+        2023,
+        booktitle=NEURIPS,
+        volume="36",
+        eprint="2310.18186",
+    ),
     "zheng2024federated": Paper(
         "Federated {Q}-Learning: Linear Regret Speedup with Low Communication Cost",
         "Zheng, Zhong and Gao, Fengyu and Xue, Lingzhou and Yang, Jing",
@@ -218,6 +227,7 @@ _SOURCES = {
     "StageQLearning": ("zhang2020almost",),
     "Advantage": ("zhang2020almost",),
     "EarlySettled": ("li2021breaking",),
+    "RandomizedStages": ("tiapkin2023model",),
     "FederatedQ": ("zheng2024federated",),
     "FederatedAdvantage": ("zheng2025federated",),
     "FederatedSettled": ("zhang2025regret", "li2021breaking"),

@@ -27,6 +27,7 @@ from lowswitch.algorithms.estimators import (
     Planning,
     Posterior,
     QLearning,
+    RandomizedStages,
     StageQLearning,
     Unknown,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "Planning",
     "Posterior",
     "QLearning",
+    "RandomizedStages",
     "Ridge",
     "Sampled",
     "Schedule",

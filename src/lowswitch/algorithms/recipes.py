@@ -38,9 +38,11 @@ from lowswitch.algorithms.estimators import (
     Planning,
     Posterior,
     QLearning,
+    RandomizedStages,
     SeenRewards,
     Settled,
     StageQLearning,
+    States,
     Tested,
     Unknown,
 )
@@ -384,6 +386,40 @@ def early_settled(
     return assemble(
         EarlySettled(clip=clip, settle=settle), EarlySettledBonus(c=c), schedule, **shared
     )
+
+
+@recipe("staged-randql")
+def staged_randql(
+    *,
+    samples: int = 10,
+    kappa: float = 1.0,
+    prior: float | States = "states",
+    clip: Clip = "remaining",
+    schedule: AnySchedule = "stages",
+    **shared: Unpack[Shared],
+) -> Algorithm:
+    """Staged-RandQL: Tiapkin et al. 2023, with the stages of Zhang, Zhou, Ji 2020.
+
+    Several samples of each estimate learn with random learning rates, and the largest one becomes
+    the estimate when a stage of its (h, x, a) ends. There is no bonus. The defaults are those of
+    the authors' experiments, from their code; the theorem needs a larger `kappa`, `samples` and
+    `prior`, which grow with log K.
+
+    Parameters
+    ----------
+    samples
+        J, the number of samples of each estimate.
+    kappa
+        The inflation of the posterior: a larger one makes learning rates vary more.
+    prior
+        n_0, how many prior transitions to the best value a stage begins with. "states" is 1 / S.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    schedule
+        A schedule by visit counts, or its text; see `as_schedule`.
+    """
+    estimator = RandomizedStages(clip=clip, samples=samples, kappa=kappa, prior=prior)
+    return assemble(estimator, NoBonus(), schedule, **shared)
 
 
 @recipe("fedq-h")
