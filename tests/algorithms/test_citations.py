@@ -32,6 +32,7 @@ CITED = {
     "ucbvi-bf": ["azar2017minimax"],
     "mvp": ["zhang2024settling"],
     "orlc": ["dann2019policy"],
+    "larfe": ["qiao2022sample"],
     "few": ["lowswitch", "osband2013more"],
     "psrl": ["osband2013more"],
     "ucrl2": ["jaksch2010near"],

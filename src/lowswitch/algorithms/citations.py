@@ -84,6 +84,14 @@ PAPERS = {
         volume="36",
         eprint="2310.18186",
     ),
+    "qiao2022sample": Paper(
+        "Sample-Efficient Reinforcement Learning with loglog({T}) Switching Cost",
+        "Qiao, Dan and Yin, Ming and Min, Ming and Wang, Yu-Xiang",
+        2022,
+        booktitle=ICML,
+        volume="162",
+        eprint="2202.06385",
+    ),
     "zheng2024federated": Paper(
         "Federated {Q}-Learning: Linear Regret Speedup with Low Communication Cost",
         "Zheng, Zhong and Gao, Fengyu and Xue, Lingzhou and Yang, Jing",
@@ -235,6 +243,7 @@ _SOURCES = {
     "BernsteinFreedman": ("azar2017minimax",),
     "MonotonicBernstein": ("zhang2024settling",),
     "Certificates": ("dann2019policy",),
+    "LayerByLayer": ("qiao2022sample",),
     "Posterior": ("osband2013more",),
     "LearnedPosterior": (LIBRARY, "osband2013more"),
     "L1Ball": ("jaksch2010near",),

@@ -31,6 +31,7 @@ from lowswitch.algorithms.estimators import (
     StageQLearning,
     Unknown,
 )
+from lowswitch.algorithms.layers import LayerByLayer
 from lowswitch.algorithms.meetings import Asked
 from lowswitch.algorithms.own import bonus, update
 from lowswitch.algorithms.ridge import Determinant, Ellipsoid, Ridge, Sampled, Spread
@@ -83,6 +84,7 @@ __all__ = [
     "Hoeffding",
     "L1Ball",
     "Late",
+    "LayerByLayer",
     "LearnedPosterior",
     "MonotonicBernstein",
     "NoBonus",

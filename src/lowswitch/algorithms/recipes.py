@@ -46,9 +46,18 @@ from lowswitch.algorithms.estimators import (
     Tested,
     Unknown,
 )
+from lowswitch.algorithms.layers import LayerByLayer
 from lowswitch.algorithms.meetings import Asked
 from lowswitch.algorithms.ridge import Draws, Drift, Ellipsoid, Link, Ridge, Sampled, Width
-from lowswitch.algorithms.schedules import UCB2, EveryVisit, Last, StageRounds, VisitRounds, Visits
+from lowswitch.algorithms.schedules import (
+    UCB2,
+    EveryEpisodes,
+    EveryVisit,
+    Last,
+    StageRounds,
+    VisitRounds,
+    Visits,
+)
 from lowswitch.algorithms.text import (
     AnyScales,
     AnySchedule,
@@ -654,6 +663,30 @@ def orlc(
         A schedule or its text; see `as_schedule`.
     """
     return assemble(Planning(clip=clip, pooled=pooled), Certificates(c=c), schedule, **shared)
+
+
+@recipe("larfe")
+def larfe(
+    *, phase: int = 1000, members: int = 64, threshold: int = 3, **shared: Unpack[Shared]
+) -> Algorithm:
+    """LARFE, reward-free exploration with 2 H + 1 deployments: Qiao, Yin, Min, Wang 2022.
+
+    It explores one step after the other, and earns nothing on purpose until its last deployment.
+    The paper leaves out successors seen up to 6 H^2 iota times, far more than realistic runs have,
+    and plans on the second half of the data; here all data count. No proof covers this variant.
+
+    Parameters
+    ----------
+    phase
+        The number of episodes of each deployment. A run needs (2 H + 2) times as many.
+    members
+        How many policies are deployed together: at least as many as there are pairs (x, a). Each
+        episode plays one.
+    threshold
+        A successor that was seen less often is left out of the model.
+    """
+    estimator = LayerByLayer(phase=phase, members=members, threshold=threshold)
+    return assemble(estimator, NoBonus(), EveryEpisodes(phase), **shared)
 
 
 @recipe("few")
