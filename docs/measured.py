@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pages import table
 
 from lowswitch.bench import standings
@@ -35,7 +36,8 @@ def values() -> dict[str, str]:
     ledgers |= of_bounds(load("bounds")) | of_feature_evidence(load("feature_evidence"))
     logs = of_evaluation(load("evaluation"))
     prices = of_prices(load("price")) | of_sb3(load("sb3"))
-    logs |= of_federated(load("federated"))
+    logs |= of_federated(load("federated")) | of_randql(load("randql"))
+    logs |= of_larfe(load("larfe"))
     own = of_own(load("own")) | of_stuck(load("stuck")) | of_rows(load("rows")) | of_bench()
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices | own
 
@@ -144,6 +146,71 @@ def of_rows(found: dict[str, Any]) -> dict[str, str]:
     return {
         "rows/table": table(("learner", *found["results"]), rows, left=1),
         "rows/setting": f"{setting['episodes']:,} episodes, {setting['seeds']} seeds",
+    }
+
+
+def of_randql(found: dict[str, Any]) -> dict[str, str]:
+    """Staged-RandQL beside every rival at its best scale, and how many settings are better."""
+    rows = []
+    for problem, results in found["results"].items():
+        learners = results["learners"]
+        mine = learners["staged-randql"]
+        best: dict[str, str] = {}
+        for text in sorted(learners, key=lambda text: learners[text]["regret"]):
+            best.setdefault(text.partition(":")[0], text)
+        for text in best.values():
+            row = learners[text]
+            rows.append(
+                (
+                    problem,
+                    f"`{text}`",
+                    f"{row['regret']:,.0f} ± {row['error']:,.0f}",
+                    f"{row['exponent']:.2f}",
+                    f"{row['deployments']:,.0f}",
+                    f"{row['switches']:,.0f}",
+                )
+            )
+        better = [
+            row
+            for row in learners.values()
+            if row["regret"] < mine["regret"] and row["deployments"] < mine["deployments"]
+        ]
+        results["better"] = f"{len(better)} of {len(learners) - 1}"
+    header = ("problem", "learner", "regret", "exponent", "deployments", "local switches")
+    results = list(found["results"].values())
+    return {
+        "randql/table": table(header, rows, left=2),
+        "randql/seeds": str(found["setting"]["seeds"]),
+        "randql/episodes": f"{results[0]['episodes']:,}",
+        "randql/grid-episodes": f"{results[-1]['episodes']:,}",
+        "randql/better": ", ".join(result["better"] for result in results),
+    }
+
+
+def of_larfe(found: dict[str, Any]) -> dict[str, str]:
+    """What LARFE and its rivals lose by the number of episodes of a deployment."""
+    results = found["results"]
+    names = next(iter(next(iter(results.values()))["phases"].values()))
+    rows, slopes = [], []
+    for problem, result in results.items():
+        phases = {int(phase): row for phase, row in result["phases"].items()}
+        slopes.append(
+            np.polyfit(np.log(list(phases)), np.log([row["larfe"] for row in phases.values()]), 1)[
+                0
+            ]
+        )
+        rows += [
+            (problem, f"{phase:,}", *(f"{100 * row[name]:.1f} %" for name in names))
+            for phase, row in phases.items()
+        ]
+    header = ("problem", "episodes per deployment", *(f"`{name}`" for name in names))
+    deployments = " and ".join(str(result["deployments"]) for result in results.values())
+    return {
+        "larfe/table": table(header, rows, left=1),
+        "larfe/seeds": str(found["setting"]["seeds"]),
+        "larfe/rewards": str(found["setting"]["rewards"]),
+        "larfe/deployments": deployments,
+        "larfe/slopes": span(slopes, ".2f"),
     }
 
 

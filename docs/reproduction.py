@@ -15,6 +15,7 @@ from lowswitch.reproduce.formulas import plain
 from lowswitch.reproduce.grades import tally
 from lowswitch.reproduce.pictures import Layout, Picture
 from lowswitch.reproduce.section import Section
+from lowswitch.reproduce.statements import STATEMENTS, findings_of
 from lowswitch.show.report import COLOURS
 from lowswitch.show.text import span
 
@@ -29,8 +30,11 @@ def keep(folder: Path) -> None:
     """Take over what `lowswitch reproduce --out FOLDER` wrote.
 
     Of the quick run the pages show the comparison of the learners and its figure; of the full one
-    the documentation has the whole report.
+    the documentation has the whole report. A run with `--only` replaces the claims it measured.
     """
+    if not (folder / "index.json").exists():
+        keep_part(folder)
+        return
     found = json.loads((folder / "index.json").read_text(encoding="utf-8"))
     size, opening = found["size"]["name"], found["opening"]
     claims: Collection[str] = CLAIMS if size == "full" else PAIRS
@@ -41,10 +45,30 @@ def keep(folder: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     names = [name for section in kept_figures(size, kept) for name in section["captions"]]
     found["layouts"] = {name: found["layouts"][name] for name in names}
-    text = json.dumps(found | {"claims": {section["name"]: section for section in kept[1:]}})
-    (target / "numbers.json").write_text(text.replace('{"name"', '\n{"name"') + "\n", "utf-8")
+    write(size, found | {"claims": {section["name"]: section for section in kept[1:]}})
     for name in names:
         smaller(folder / f"{name}.png").save(target / f"{name}.png", optimize=True)
+
+
+def keep_part(folder: Path) -> None:
+    """Take over the claims of a full run with `--only`, and say when each was measured."""
+    (file,) = folder.glob("*.json")
+    part = json.loads(file.read_text(encoding="utf-8"))
+    found = load(part["size"]["name"])
+    for name, section in part["claims"].items():
+        found["claims"][name] = section | {"numbers": {}}
+        found.setdefault("later", {})[name] = part["origin"]
+    found["claims"] = {name: found["claims"][name] for name in CLAIMS if name in found["claims"]}
+    found["layouts"] |= part["layouts"]
+    write(part["size"]["name"], found)
+    for name in part["layouts"]:
+        picture = smaller(folder / f"{name}.png")
+        picture.save(TARGET / part["size"]["name"] / f"{name}.png", optimize=True)
+
+
+def write(size: str, found: dict[str, Any]) -> None:
+    text = json.dumps(found).replace('{"name"', '\n{"name"')
+    (TARGET / size / "numbers.json").write_text(f"{text}\n", "utf-8")
 
 
 def kept_figures(size: str, kept: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -105,6 +129,8 @@ def values() -> dict[str, str]:
         | compared("full", full)
         | tuned(full["opening"]["tables"][1])
         | graded(full["claims"])
+        | stated(full["claims"])
+        | {"full/later": later(full)}
         | of_claims(full["claims"])
     )
 
@@ -172,6 +198,25 @@ def graded(claims: dict[str, Any]) -> dict[str, str]:
     header = ["claim", "says", "looked at", "grade", "found"]
     findings = [finding for section in sections for finding in section.findings]
     return {"full/grades": table(header, rows, left=5), "full/tally": tally(findings)}
+
+
+def stated(claims: dict[str, Any]) -> dict[str, str]:
+    """Every numbered statement of the paper with the findings that measure it."""
+    findings = {name: Section.from_dict(claim).findings for name, claim in claims.items()}
+    rows = []
+    for statement in STATEMENTS:
+        measured = findings_of(statement, findings)
+        names = dict.fromkeys(f"`{claim}`" for claim, _ in measured)
+        rows.append(
+            [statement.words, ", ".join(names), tally([finding for _, finding in measured])]
+        )
+    return {"full/statements": table(["statement", "measured by", "grades"], rows, left=3)}
+
+
+def later(found: dict[str, Any]) -> str:
+    """Which claims were measured after the others, and when."""
+    dates = {name: origin["date"] for name, origin in found.get("later", {}).items()}
+    return ", ".join(f"`{name}` ({date})" for name, date in dates.items()) or "none"
 
 
 def markdown(text: str) -> str:

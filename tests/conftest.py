@@ -182,10 +182,15 @@ FIELD = {
     "early-settled-budget": ls.early_settled(
         c=0.01, clip="remaining", schedule="growth/1.5", switches=20
     ),
+    "staged-randql": ls.staged_randql(samples=4),
+    "staged-randql-budget": ls.staged_randql(
+        kappa=2.5, prior=0.5, samples=3, clip="horizon", schedule="growth/1.5", switches=20
+    ),
     "fedq-h": ls.fedq_hoeffding(c=0.05, machines=4),
     "fedq-b-budget": ls.fedq_bernstein(c=0.02, machines=3, clip="remaining", deployments=20),
     "fedq-advantage": ls.fedq_advantage(c=0.01, reference=20, machines=4),
     "fedq-early-settled": ls.fedq_early_settled(c=0.005, machines=3, switches=60),
+    "larfe": ls.algorithms.larfe(phase=30, members=18),
     "ucbvi": ls.ucbvi(c=0.01),
     "doubling-ucbvi": ls.ucbvi(c=0.01, schedule="growth/2", clip="remaining"),
     "ucbvi-budget": ls.ucbvi(c=0.01, deployments=7, switches=40),

@@ -26,6 +26,8 @@ from lowswitch.cli import commands
 from lowswitch.reproduce import CLAIMS, Finding
 from lowswitch.reproduce.grades import MEANINGS
 from lowswitch.reproduce.page import words as page_words
+from lowswitch.reproduce.section import Section
+from lowswitch.reproduce.statements import STATEMENTS, findings_of
 from lowswitch.show import progress
 from lowswitch.theory.orders import PUBLISHED
 
@@ -499,6 +501,61 @@ def test_the_grades_of_the_report_follow_from_its_rules():
     assert {str(grade) for grade, said in MEANINGS.items() if f" {said}</li>" in report} == given
     assert not claims["errata"]["findings"]
     assert not claims["open"]["findings"]
+
+
+NUMBERED = """
+    theorem:ucb2 theorem:ql-ucb2 theorem:ql-ucb2-Bernstein corollary:pac-bound theorem:concurrent
+    theorem:lower-bound lemma:alphati lemma:optimistic-and-accurate lemma:max-error
+    lemma:perturbation-bound lemma:double-counting lemma:optimistic-and-accurate-Bernst
+    lemma:max-error-Bernst lemma:perturbation-bound-Bernst lemma:variance-bound-Bernst
+"""
+UNNUMBERED = """
+    section:switching-cost appendix:concurrent-mistake-bound equation:one-step-error
+"""
+
+
+def test_every_numbered_statement_of_the_paper_is_measured():
+    """The labels of theorems, corollary and lemmas in the TeX of arXiv 1905.12849, and what has no
+    number of its own: the definition, the mistake bound, the propagation of error. Each has a
+    finding, and each finding belongs to a statement.
+    """
+    claims = reproduction.load("full")["claims"]
+    findings = {name: Section.from_dict(claim).findings for name, claim in claims.items()}
+    assert sorted(one.label for one in STATEMENTS) == sorted((NUMBERED + UNNUMBERED).split())
+    used = set()
+    for statement in STATEMENTS:
+        for claim, beginning in statement.measured:
+            found = findings_of(statement._replace(measured=((claim, beginning),)), findings)
+            assert found, (statement.words, beginning)
+            used |= {(name, finding.says) for name, finding in found}
+    assert used == {(name, one.says) for name, every in findings.items() for one in every}
+    table = page("docs/reproduction.md").partition("<!-- full/statements -->")[2]
+    rows = table.partition("<!-- / -->")[0].strip().splitlines()[2:]
+    assert [row.split(" | ")[0].strip("| ") for row in rows] == [one.words for one in STATEMENTS]
+    assert all(cell for row in rows for cell in row.strip("| ").split(" | "))
+
+
+def test_claims_that_were_measured_again_replace_the_old_ones(tmp_path, monkeypatch):
+    """A run with --only keeps all else, and the page says which claims came later."""
+    out, kept = tmp_path / "out", tmp_path / "kept"
+    out.mkdir()
+    before = reproduction.load("full")
+    (kept / "full").mkdir(parents=True)
+    monkeypatch.setattr(reproduction, "TARGET", kept)
+    reproduction.write("full", before)
+    again = before["claims"]["proof"] | {"title": "Again", "numbers": {"long": [1.0]}}
+    part = {
+        "size": {"name": "full"},
+        "origin": {"date": "2030-01-01"},
+        "claims": {"proof": again},
+        "layouts": {},
+    }
+    (out / "proof.json").write_text(json.dumps(part), encoding="utf-8")
+    reproduction.keep(out)
+    after = reproduction.load("full")
+    assert after["claims"] == before["claims"] | {"proof": again | {"numbers": {}}}
+    assert list(after["claims"]) == list(before["claims"])
+    assert "`proof` (2030-01-01)" in reproduction.later(after)
 
 
 def test_a_reproduction_is_kept_small(tmp_path, monkeypatch):

@@ -21,6 +21,8 @@ EXAMPLES = [
     ls.ucb_advantage(c=0.1, reference=7, deployments=1),
     ls.ucb_advantage(c=0.1, reference="settled", settle=0.25),
     ls.early_settled(c=0.1, settle=2, schedule="growth/2"),
+    ls.algorithms.larfe(phase=20, members=6, threshold=1, deployments=5),
+    ls.staged_randql(kappa=2, prior=0.5, schedule="growth/2"),
     ls.fedq_bernstein(c1=0.3, machines=10, deployments=4),
     ls.fedq_advantage(reference="settled", machines=3),
     ls.ucbvi(c=0.1, pooled=True, schedule="grid/geometric/12"),
@@ -178,8 +180,8 @@ def test_unknown_clip():
             "zzz",
             (
                 "unknown algorithm 'zzz'; the known ones are early-settled, fedq-advantage, fedq-b,"
-                " fedq-early-settled, fedq-h, few, linear, linucb, mbie, mvp, orlc,"
-                " psrl, q-b, q-h, rmax, stage-q, ucb-advantage, ucb-b, ucb-h, ucb2-b"
+                " fedq-early-settled, fedq-h, few, larfe, linear, linucb, mbie, mvp, orlc,"
+                " psrl, q-b, q-h, rmax, stage-q, staged-randql, ucb-advantage, ucb-b"
             ),
         ),
         ("ucb-h:c", "'c' is not of the form key=value"),

@@ -69,6 +69,11 @@ EXPECTED = {
     # in so few episodes the counts still grow
     "mistakes": [HIDDEN, REVERSED, REVERSED, CONTRADICTED],
     "lemmas": [CONSISTENT, SEEN, CONSISTENT, CONSISTENT],
+    "proof": [
+        *(CONSISTENT, SEEN, OPEN),  # the definition, accuracy with both bonuses
+        *(SEEN, CONSISTENT, OPEN, OPEN),  # perturbation with both, the variance
+        *(CONSISTENT, SEEN),  # propagation, the schedule
+    ],
     "open": [],
     "errata": [],
 }
@@ -311,7 +316,7 @@ def test_each_section_has_its_own_seconds(tmp_path, capsys, monkeypatch):
 
     def two_claims(*_, measured, **__):
         sections = []
-        for name, took in (("first", 10), ("second", 20)):
+        for name, took in (("first", 10), ("second", 20), ("third", 1)):
             now[0] += took
             sections.append(
                 Section(
@@ -320,6 +325,7 @@ def test_each_section_has_its_own_seconds(tmp_path, capsys, monkeypatch):
                     claim="",
                     method="",
                     findings=[finding(KEPT), finding(BROKEN)],
+                    folded=name == "third",
                 )
             )
             measured(sections[-1])
@@ -328,17 +334,22 @@ def test_each_section_has_its_own_seconds(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(sys.modules["lowswitch.cli.commands"].time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(sys.modules["lowswitch.reproduce"], "reproduce", two_claims)
+    assert main(["reproduce", "--full", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("it grows") == 6  # nothing is folded
+    now[0] = 0.0
     assert main(["reproduce", "--out", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:9] == [
+    assert lines[:11] == [
         "first  (10 s)",
         "    seen                       it grows; c = 1, K = 10, one",
         "    not visible at this K      it grows; c = 1, K = 10, one",
         "second  (20 s)",
         "    seen                       it grows; c = 1, K = 10, one",
         "    not visible at this K      it grows; c = 1, K = 10, one",
+        "third  (1 s)",
+        "    1 seen, 1 not visible at this K",
         "",
-        "2 seen, 2 not visible at this K  (35 s)",
+        "3 seen, 3 not visible at this K  (36 s)",
         f"page: {tmp_path}/index.html",
     ]
 

@@ -27,6 +27,7 @@ from lowswitch.algorithms.estimators import (
     Planning,
     Posterior,
     QLearning,
+    RandomizedStages,
     StageQLearning,
 )
 from lowswitch.algorithms.fingerprints import is_own, require_repeatable
@@ -72,6 +73,8 @@ ROUNDS: dict[type, type] = {
     FederatedAdvantage: StageRounds,
     FederatedSettled: VisitRounds,
 }
+BY_STAGES = (StageQLearning, Advantage, RandomizedStages)
+UNMIXED = (EarlySettled, RandomizedStages, *ROUNDS)  # their mixtures are not supported
 _DECORATORS = {"estimator": "update", "bonus": "bonus"}
 
 
@@ -143,7 +146,7 @@ class Algorithm:
         _require_kind(f"the bonus of {type(estimator).__name__}", self.bonus, fitting)
         if isinstance(estimator, OwnUpdate):
             _require_read_bonus(estimator, self.bonus)
-        if isinstance(estimator, StageQLearning | Advantage) and not has_stages:
+        if isinstance(estimator, BY_STAGES) and not has_stages:
             raise ValueError(
                 "stages end at visit counts, so their schedule must use visit counts, "
                 f"such as Stages() or Growth(2), not {shown(schedule)}"
@@ -155,7 +158,7 @@ class Algorithm:
                 f"visit counts, not {shown(schedule)}"
             )
         _require_rounds(estimator, schedule)
-        if len(self.scales) > 1 and isinstance(estimator, (EarlySettled, *ROUNDS)):
+        if len(self.scales) > 1 and isinstance(estimator, UNMIXED):
             name = type(estimator).__name__
             raise ValueError(f"mixtures of {name} are not supported; leave scales out")
         if len(self.scales) > 1 and isinstance(estimator, QLearning | OwnUpdate):

@@ -28,6 +28,7 @@ SeenRewards = Literal["seen", "bootstrap", "mean"]
 Learned = Literal["learned"]
 Tested = Literal["tested"]
 Settled = Literal["settled"]
+States = Literal["states"]
 Memory = int | Literal["states"]  # how many numbers a function may store for each (h, x, a)
 First = Literal["lowest", "auto", "explore"]
 RULE = 2  # the newest version of the decision rules of `few`
@@ -149,6 +150,40 @@ class EarlySettled(_Settling):
     The reference value of a state follows its upper value until this is at most `settle` above the
     lower value. The paper has settle = 1.
     """
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomizedStages(_Clipped):
+    """Estimates by stages, each the largest of several samples with random learning rates.
+
+    Tiapkin et al. 2023 (Staged-RandQL). A stage ends at a trigger of the schedule. An estimate
+    never grows, as in the authors' code.
+
+    Parameters
+    ----------
+    clip
+        The cap on values, as in `QLearning`.
+    samples
+        J, the number of samples of each estimate.
+    kappa
+        The inflation of the posterior: a larger one makes learning rates vary more.
+    prior
+        n_0, how many prior transitions to the best value a stage begins with. "states" is 1 / S.
+    """
+
+    clip: Clip = "remaining"
+    samples: int = 10
+    kappa: float = 1.0
+    prior: float | States = "states"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "samples", require_count("samples", self.samples))
+        kappa = require_positive("kappa", self.kappa, "1 is the posterior without inflation")
+        object.__setattr__(self, "kappa", kappa)
+        if self.prior != "states":
+            prior = require_positive("prior", self.prior, 'or give "states" for 1 / S')
+            object.__setattr__(self, "prior", prior)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -532,6 +567,7 @@ Estimator = (
     | StageQLearning
     | Advantage
     | EarlySettled
+    | RandomizedStages
     | FederatedQ
     | FederatedAdvantage
     | FederatedSettled
@@ -564,6 +600,7 @@ BONUSES: dict[type, tuple[type, ...]] = {  # the bonuses that fit each estimator
     StageQLearning: (Hoeffding,),
     Advantage: (AdvantageBonus,),
     EarlySettled: (EarlySettledBonus,),
+    RandomizedStages: (NoBonus,),
     FederatedQ: (Hoeffding, Bernstein),
     FederatedAdvantage: (AdvantageBonus,),
     FederatedSettled: (EarlySettledBonus,),

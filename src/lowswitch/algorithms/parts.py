@@ -27,9 +27,11 @@ from lowswitch.algorithms.estimators import (
     Planning,
     Posterior,
     QLearning,
+    RandomizedStages,
     StageQLearning,
     Unknown,
 )
+from lowswitch.algorithms.layers import LayerByLayer
 from lowswitch.algorithms.meetings import Asked
 from lowswitch.algorithms.own import bonus, update
 from lowswitch.algorithms.ridge import Determinant, Ellipsoid, Ridge, Sampled, Spread
@@ -82,6 +84,7 @@ __all__ = [
     "Hoeffding",
     "L1Ball",
     "Late",
+    "LayerByLayer",
     "LearnedPosterior",
     "MonotonicBernstein",
     "NoBonus",
@@ -90,6 +93,7 @@ __all__ = [
     "Planning",
     "Posterior",
     "QLearning",
+    "RandomizedStages",
     "Ridge",
     "Sampled",
     "Schedule",

@@ -38,15 +38,26 @@ from lowswitch.algorithms.estimators import (
     Planning,
     Posterior,
     QLearning,
+    RandomizedStages,
     SeenRewards,
     Settled,
     StageQLearning,
+    States,
     Tested,
     Unknown,
 )
+from lowswitch.algorithms.layers import LayerByLayer
 from lowswitch.algorithms.meetings import Asked
 from lowswitch.algorithms.ridge import Draws, Drift, Ellipsoid, Link, Ridge, Sampled, Width
-from lowswitch.algorithms.schedules import UCB2, EveryVisit, Last, StageRounds, VisitRounds, Visits
+from lowswitch.algorithms.schedules import (
+    UCB2,
+    EveryEpisodes,
+    EveryVisit,
+    Last,
+    StageRounds,
+    VisitRounds,
+    Visits,
+)
 from lowswitch.algorithms.text import (
     AnyScales,
     AnySchedule,
@@ -386,6 +397,40 @@ def early_settled(
     )
 
 
+@recipe("staged-randql")
+def staged_randql(
+    *,
+    samples: int = 10,
+    kappa: float = 1.0,
+    prior: float | States = "states",
+    clip: Clip = "remaining",
+    schedule: AnySchedule = "stages",
+    **shared: Unpack[Shared],
+) -> Algorithm:
+    """Staged-RandQL: Tiapkin et al. 2023, with the stages of Zhang, Zhou, Ji 2020.
+
+    Several samples of each estimate learn with random learning rates, and the largest one becomes
+    the estimate when a stage of its (h, x, a) ends. There is no bonus. The defaults are those of
+    the authors' experiments, from their code; the theorem needs a larger `kappa`, `samples` and
+    `prior`, which grow with log K.
+
+    Parameters
+    ----------
+    samples
+        J, the number of samples of each estimate.
+    kappa
+        The inflation of the posterior: a larger one makes learning rates vary more.
+    prior
+        n_0, how many prior transitions to the best value a stage begins with. "states" is 1 / S.
+    clip
+        The cap on values: "horizon" is H at every step, "remaining" is H - h + 1.
+    schedule
+        A schedule by visit counts, or its text; see `as_schedule`.
+    """
+    estimator = RandomizedStages(clip=clip, samples=samples, kappa=kappa, prior=prior)
+    return assemble(estimator, NoBonus(), schedule, **shared)
+
+
 @recipe("fedq-h")
 def fedq_hoeffding(
     *, c: float = 1.0, clip: Clip = "horizon", machines: int = 1, **shared: Unpack[Shared]
@@ -618,6 +663,30 @@ def orlc(
         A schedule or its text; see `as_schedule`.
     """
     return assemble(Planning(clip=clip, pooled=pooled), Certificates(c=c), schedule, **shared)
+
+
+@recipe("larfe")
+def larfe(
+    *, phase: int = 1000, members: int = 64, threshold: int = 3, **shared: Unpack[Shared]
+) -> Algorithm:
+    """LARFE, reward-free exploration with 2 H + 1 deployments: Qiao, Yin, Min, Wang 2022.
+
+    It explores one step after the other, and earns nothing on purpose until its last deployment.
+    The paper leaves out successors seen up to 6 H^2 iota times, far more than realistic runs have,
+    and plans on the second half of the data; here all data count. No proof covers this variant.
+
+    Parameters
+    ----------
+    phase
+        The number of episodes of each deployment. A run needs (2 H + 2) times as many.
+    members
+        How many policies are deployed together: at least as many as there are pairs (x, a). Each
+        episode plays one.
+    threshold
+        A successor that was seen less often is left out of the model.
+    """
+    estimator = LayerByLayer(phase=phase, members=members, threshold=threshold)
+    return assemble(estimator, NoBonus(), EveryEpisodes(phase), **shared)
 
 
 @recipe("few")

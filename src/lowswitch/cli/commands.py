@@ -437,6 +437,9 @@ def reproduce(options: argparse.Namespace) -> None:
         now = time.perf_counter()
         print(f"{section.name}  ({now - before:.0f} s)", flush=True)
         before = now
+        if section.folded and not (options.full or options.only):
+            print(f"    {claims.tally(section.findings)}")
+            return
         for finding in section.findings:
             print(f"    {finding.grade:26} {plain(finding.says)}; {plain(finding.scope)}")
 

@@ -117,7 +117,7 @@ KNOWN: dict[str, dict[str, Any]] = {
         "help": "Who plays: in-process (the default), processes:workers=4 or ray:address=..."
     },
     "--full": {
-        "help": "Run everything at length: about twelve minutes on two cores.",
+        "help": "Run everything at length: about fifteen minutes on two cores.",
         "action": "store_true",
     },
     "--gap": {

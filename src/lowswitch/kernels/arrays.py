@@ -77,6 +77,7 @@ SETTLED_CELL = np.dtype(
         ("width", "f8"),  # B after the last visit
     ]
 )
+RANDOMIZED_CELL = np.dtype([*CELL.descr, ("begin", "i8")])  # begin: visits before the stage
 ROUND = [
     ("round", "i8"),  # visits before the round
 ]
@@ -276,6 +277,32 @@ class SettledTables(NamedTuple):
 
     rows: np.ndarray  # [(H + 1) * S]  SETTLED_ROW; the last S are the zero after the last step
     cells: np.ndarray  # [H * S * A]  SETTLED_CELL
+    clock: np.ndarray  # [1]  CLOCK
+
+
+class RandomizedSpec(NamedTuple):
+    """The numbers of Staged-RandQL for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    caps: np.ndarray  # [H]  largest possible value of step h
+    samples: int  # J, of each estimate
+    kappa: float  # the larger, the more the learning rates vary
+    prior: float  # n_0, how many prior transitions a stage begins with
+    every_until: int  # every visit count up to here ends a stage
+    later: np.ndarray  # [n]  and these after that, sorted; the last is NEVER
+    timing: Timing
+
+
+class RandomizedTables(NamedTuple):
+    """The knowledge of Staged-RandQL; `rows` also holds its deployed policy."""
+
+    rows: np.ndarray  # [(H + 1) * S]  ROW; the last S are the zero after the last step
+    cells: np.ndarray  # [H * S * A]  RANDOMIZED_CELL
+    samples: np.ndarray  # [H * S * A * J]  the samples of each estimate in this stage
+    keys: np.ndarray  # [1]  KEYS
+    counter: np.ndarray  # [1]  how many numbers of a stream are used
     clock: np.ndarray  # [1]  CLOCK
 
 

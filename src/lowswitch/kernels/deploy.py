@@ -21,6 +21,7 @@ from lowswitch.kernels.arrays import (
     FederatedStageSpec,
     MixtureSpec,
     PlanSpec,
+    RandomizedSpec,
     RowSpec,
     SettledSpec,
     StageSpec,
@@ -37,6 +38,7 @@ from lowswitch.kernels.kinds import always, by_kind, never, of_rows
 from lowswitch.kernels.mixtures import learn_together, note_gap, note_step
 from lowswitch.kernels.noise import noise, uniform
 from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, own_best, set_own
+from lowswitch.kernels.randomized import digest_randomized
 from lowswitch.kernels.schedule import freeze_if_spent, next_growth, refresh_is_due
 from lowswitch.kernels.settled import digest_settled
 from lowswitch.kernels.stages import digest_stage
@@ -94,6 +96,7 @@ learn_step = by_kind(
         RowSpec: digest_row,
         StageSpec: digest_stage_row,
         SettledSpec: digest_settled,
+        RandomizedSpec: digest_randomized,
         FederatedSpec: note_round_visit,
         FederatedStageSpec: note_stage_visit,
         FederatedSettledSpec: note_settled_visit,

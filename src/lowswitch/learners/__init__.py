@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.estimators import EarlySettled, QLearning
+from lowswitch.algorithms.estimators import EarlySettled, QLearning, RandomizedStages
 from lowswitch.algorithms.ridge import Ridge
 from lowswitch.learners.knowledge import Knowledge, ProblemSize
 from lowswitch.show.progress import say_when_compiling
@@ -19,7 +19,16 @@ __all__ = ["Knowledge", "ProblemSize", "knowledge_of"]
 
 def knowledge_of(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> Knowledge:
     """The spec of an algorithm for one problem size; `fresh` gives it tables."""
-    from lowswitch.learners import federated, mixtures, own, planners, rows, settled, stages
+    from lowswitch.learners import (
+        federated,
+        mixtures,
+        own,
+        planners,
+        randomized,
+        rows,
+        settled,
+        stages,
+    )
 
     say_when_compiling()
     kind: type[Knowledge]
@@ -36,6 +45,8 @@ def knowledge_of(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -
         kind = federated.KINDS[type(algorithm.estimator)]
     elif isinstance(algorithm.estimator, EarlySettled):
         kind = settled.SettledKnowledge
+    elif isinstance(algorithm.estimator, RandomizedStages):
+        kind = randomized.RandomizedKnowledge
     elif algorithm.members > 1:
         kind = mixtures.MixtureKnowledge
     else:

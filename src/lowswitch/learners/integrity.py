@@ -131,10 +131,15 @@ def require_rows(
     require(rows["best_other"][..., :-1, :] == others, "rows do not know their best estimates")
 
 
-def require_stages(spec: Any, rows: np.ndarray, cells: np.ndarray) -> None:
-    """What stage-based learners have on top: rows [..., H + 1, S], cells [..., H, S, A]."""
+def require_begins(cells: np.ndarray) -> None:
+    """Stages begin at a visit that has been."""
     begin = cells["begin"]
     require((begin >= 0) & (begin <= cells["visits"]), "stages begin outside of their visits")
+
+
+def require_stages(spec: Any, rows: np.ndarray, cells: np.ndarray) -> None:
+    """What stage-based learners have on top: rows [..., H + 1, S], cells [..., H, S, A]."""
+    require_begins(cells)
     names = ("total", "reward", "reference", "reference_squares", "advantage", "advantage_squares")
     require_finite("sums", *(cells[name] for name in names), rows["reference"])
     require_finite("lower values", cells["lower"], cells["lower_total"], rows["lower"])

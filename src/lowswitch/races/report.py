@@ -22,6 +22,7 @@ from lowswitch.algorithms.estimators import (
     MonotonicBernstein,
     Posterior,
     QLearning,
+    RandomizedStages,
     StageQLearning,
     Unknown,
 )
@@ -57,6 +58,7 @@ def kind_of(algorithm: Algorithm) -> str:
         FederatedSettled: "Q-learning",
         FederatedAdvantage: "stages",
         StageQLearning: "stages",
+        RandomizedStages: "stages",
         Advantage: "stages",
         Posterior: "PSRL",
         LearnedPosterior: "PSRL",

@@ -20,6 +20,7 @@ from lowswitch.reproduce import (
     pac_claim,
     page,
     pictures,
+    proof,
     qlearning,
     rounds,
 )
@@ -40,6 +41,7 @@ CLAIMS: dict[str, Callable[[Lab], Section]] = {
     "mistakes": mistakes.mistakes,
     "lower-bound": lower_bound.lower_bound,
     "lemmas": lemmas.lemmas,
+    "proof": proof.proof,
     "open": open_questions.open_questions,
     "errata": errata.errata,
 }

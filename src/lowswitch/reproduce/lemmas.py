@@ -213,6 +213,7 @@ def lemmas(lab: Lab) -> Section:
             "counts": {label: vars(count) for label, count in counts.items()},
             "accumulation": {key: values.tolist() for key, values in worst.items()},
         },
+        folded=True,
     )
 
 

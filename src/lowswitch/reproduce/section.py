@@ -42,6 +42,7 @@ class Section:
     captions: dict[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     numbers: dict[str, Any] = field(default_factory=dict)  # JSON-able
+    folded: bool = False  # a summary counts its findings instead of listing them
 
     @property
     def checks(self) -> list[Check]:
@@ -60,6 +61,7 @@ class Section:
             "captions": self.captions,
             "remarks": list(self.remarks),
             "numbers": self.numbers,
+            "folded": self.folded,
         }
 
     @classmethod

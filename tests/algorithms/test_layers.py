@@ -1,0 +1,239 @@
+"""LARFE: one step after the other is explored by mixtures, and rewards matter only at the end."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import lowswitch as ls
+from conftest import PROBLEMS, random_tables
+from lowswitch.algorithms.custom import Counts
+from lowswitch.algorithms.layers import best_by_counts, known_laws, reach
+from lowswitch.kernels.streams import MEMBERS, SAMPLES, drawn_member, learner_stream
+from lowswitch.reproduce.pseudocode import play_episode
+
+EPISODES = 3_000
+WITHOUT_TIES = ("dense", "per-step", "masked-sequence", "reward-by-step")
+
+
+def counts_of(successors, visits=None, rewards=None, episodes=0, allowed=None):
+    """Counts as a planner reads them; without visits these are the successors."""
+    successors = np.asarray(successors)
+    H, S, A, _ = successors.shape
+    visits = successors.sum(axis=-1) if visits is None else np.asarray(visits)
+    return Counts(
+        visits=visits,
+        rewards=np.zeros((H, S, A)) if rewards is None else np.asarray(rewards, dtype=float),
+        squares=np.zeros((H, S, A)),
+        successors=successors,
+        allowed=np.ones((H, S, A), dtype=bool) if allowed is None else allowed,
+        deployed=np.zeros((1, H, S), dtype=int),
+        episodes=episodes,
+        last=False,
+        generator=np.random.default_rng(0),
+    )
+
+
+# ---- formulas ------------------------------------------------------------------------------------
+
+
+def test_rarely_seen_successors_lose_their_mass():
+    model = known_laws(counts_of([[[[7, 2, 1]]]]), threshold=2)
+    assert model[0, 0, 0] == pytest.approx([0.7, 0.2, 0])
+    assert known_laws(counts_of([[[[0, 0, 0]]]]), threshold=1).sum() == 0
+
+
+def test_the_way_to_a_pair_by_hand():
+    """Action 1 leads to state 1 more often; there action 0 is wanted, elsewhere the largest
+    number.
+    """
+    model = np.zeros((2, 2, 2, 2))
+    model[0, 0] = [[0.6, 0.4], [0.3, 0.7]]
+    anything = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.3, 0.4], [0.1, 0.2]]])
+    counts = counts_of(np.zeros((2, 2, 2, 2), dtype=int))
+    policy = reach(counts, model, step=1, state=1, action=0, anything=anything)
+    assert policy.tolist() == [[1, 1], [1, 0]]  # from state 1 nothing leads there
+    only = np.ones((2, 2, 2), dtype=bool)
+    only[0, 0, 1] = False  # forbidden
+    counts = counts_of(np.zeros((2, 2, 2, 2), dtype=int), allowed=only)
+    assert reach(counts, model, 1, 1, 0, anything)[0, 0] == 0
+
+
+def test_no_policy_visits_a_pair_more_often():
+    """Against all 64 policies of a random model with two states, two actions and three steps."""
+    laws = np.random.default_rng(2).dirichlet([1, 1, 1], size=(3, 2, 2))[..., :2]  # loses mass
+    counts = counts_of(np.zeros((3, 2, 2, 2), dtype=int))
+
+    def visits(policy, state, action):
+        law = np.array([1.0, 0.0])
+        for h in range(2):
+            law = sum(law[x] * laws[h, x, policy[h][x]] for x in range(2))
+        return law[state] * (policy[2][state] == action)
+
+    for state, action in np.ndindex(2, 2):
+        found = reach(counts, laws, 2, state, action, np.zeros((3, 2, 2)))
+        every = [
+            visits(np.reshape(one, (3, 2)), state, action)
+            for one in itertools.product((0, 1), repeat=6)
+        ]
+        assert visits(found, state, action) == pytest.approx(max(every))
+
+
+def test_the_last_policy_plays_the_best_tried_actions_by_hand():
+    """Step 0: action 0 pays 0.2 and leads to state 0, action 1 pays 0 and leads to state 1; there
+    action 1 pays 0.5, action 0 was not tried.
+    """
+    successors = np.zeros((2, 2, 2, 2), dtype=int)
+    successors[0, 0, 0] = [4, 0]
+    successors[0, 0, 1] = [0, 4]
+    visits = np.zeros((2, 2, 2), dtype=int)
+    visits[0, 0], visits[1, 0, 0], visits[1, 1, 1] = 4, 4, 4
+    rewards = np.zeros((2, 2, 2))
+    rewards[0, 0, 0], rewards[1, 1, 1] = 0.8, 2.0
+    policy = best_by_counts(counts_of(successors, visits, rewards))
+    assert policy[0, 0] == 1
+    assert policy[1].tolist() == [0, 1]
+
+
+# ---- in plain Python -----------------------------------------------------------------------------
+
+
+class PlainLarfe:
+    """Qiao, Yin, Min, Wang 2022, the exploration of LARFE, in loops; all data count."""
+
+    def __init__(self, mdp, estimator, seed=0):
+        self.H, self.S, self.A = mdp.horizon, mdp.states, mdp.actions
+        self.allowed, self.chosen = mdp.actions_allowed, estimator
+        self.stream = int(learner_stream(seed, SAMPLES))
+        self.N = np.zeros((self.H, self.S, self.A, self.S), dtype=int)
+        self.n, self.R = np.zeros((2, self.H, self.S, self.A))
+        first = self.allowed.argmax(axis=-1)
+        self.mixture = np.repeat(first[None], estimator.members, axis=0)
+
+    def digest(self, states, actions, rewards):
+        for h in range(self.H):
+            here = h, states[h], actions[h]
+            self.n[here] += 1
+            self.R[here] += rewards[h]
+            if h + 1 < self.H:
+                self.N[(*here, states[h + 1])] += 1
+
+    def plan(self, number):
+        if number == 2 * self.H + 1:
+            self.mixture[:] = self.best()
+        elif number <= 2 * self.H:
+            random = np.random.default_rng([self.stream, number - 1])
+            anything = random.random((self.H, self.S, self.A))
+            step, pairs = (number - 1) % self.H, []
+            for x in range(self.S):
+                pairs += [(x, a) for a in range(self.A) if self.allowed[step, x, a]]
+            every = [self.way(step, x, a, anything) for x, a in pairs]
+            for m in range(self.chosen.members):
+                self.mixture[m] = every[m % len(every)]
+
+    def chance(self, h, x, a, y):
+        seen = self.N[h, x, a, y]
+        return seen / self.n[h, x, a] if seen >= self.chosen.threshold else 0.0
+
+    def way(self, step, state, action, anything):
+        policy = np.zeros((self.H, self.S), dtype=int)
+        chances = [float(y == state) for y in range(self.S)]
+        for h in range(self.H - 1, step - 1, -1):
+            for x in range(self.S):
+                policy[h, x] = max(self.actions(h, x), key=lambda a, h=h, x=x: anything[h, x, a])
+        policy[step, state] = action
+        for h in range(step - 1, -1, -1):
+            before = []
+            for x in range(self.S):
+                arrives = {
+                    a: sum(self.chance(h, x, a, y) * chances[y] for y in range(self.S))
+                    for a in self.actions(h, x)
+                }
+                before.append(max(arrives.values()))
+                score = arrives if before[-1] > 0 else dict(enumerate(anything[h, x]))
+                policy[h, x] = max(arrives, key=lambda a, score=score: score[a])
+            chances = before
+        return policy
+
+    def actions(self, h, x):
+        return [a for a in range(self.A) if self.allowed[h, x, a]]
+
+    def best(self):
+        policy, values = self.mixture[0].copy(), [0.0] * self.S
+        for h in range(self.H - 1, -1, -1):
+            after = values
+            values = [0.0] * self.S
+            for x in range(self.S):
+                q = {}
+                for a in self.actions(h, x):
+                    if self.n[h, x, a]:
+                        total = self.R[h, x, a] + sum(
+                            self.N[h, x, a, y] * after[y] for y in range(self.S)
+                        )
+                        q[a] = total / self.n[h, x, a]
+                if q:
+                    values[x] = max(q.values())
+                    policy[h, x] = max(q, key=q.get)
+        return policy
+
+
+@pytest.mark.filterwarnings("ignore::lowswitch.runs.simulate.NothingLearnedWarning")
+@pytest.mark.parametrize("problem", WITHOUT_TIES)
+def test_the_library_s_larfe_is_the_plain_one(problem):
+    """The same mixtures after the same episodes, and as many deployments as the paper says."""
+    mdp = PROBLEMS[problem]()
+    algorithm = ls.algorithms.larfe(phase=EPISODES // (2 * mdp.horizon + 3), members=18)
+    plain, mixtures = PlainLarfe(mdp, algorithm.estimator), []
+    key, phase = np.uint64(learner_stream(0, MEMBERS)), algorithm.estimator.phase
+    for k in range(EPISODES):
+        member = drawn_member(key, 18, k)
+        plain.digest(*play_episode(mdp, plain.mixture[member], 0, k))
+        if (k + 1) % phase == 0:
+            plain.plan((k + 1) // phase)
+            mixtures.append((k, plain.mixture.copy()))
+    runs = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=[0], history=True, progress=False)
+    history, deployed = runs.history[0], np.repeat(runs.initial[None], 18, axis=0)
+    for k, wanted in mixtures:
+        for row in history.changes[history.episode == k]:
+            deployed[:, row[1], row[2]] = row[3:]
+        assert (deployed == wanted).all(), k
+    assert runs.deployments.tolist() == [2 * mdp.horizon + 1]
+    assert (np.unique(history.episode) + 1 == phase * np.arange(1, 2 * mdp.horizon + 2)).all()
+
+
+# ---- what the paper promises ---------------------------------------------------------------------
+
+
+def test_rewards_do_not_change_what_is_explored():
+    laws = random_tables(4, 2, 5)[0]
+    histories = []
+    for seed in (1, 2):
+        rewards = np.random.default_rng(seed).random((4, 2))
+        mdp = ls.TabularMDP(laws, rewards, horizon=3, start=np.full(4, 1 / 4))
+        algorithm = ls.algorithms.larfe(phase=50, members=8)
+        runs = ls.simulate(mdp, algorithm, episodes=400, seeds=[0], history=True, progress=False)
+        changes = runs.history[0].changes
+        histories.append(changes[changes[:, 0] < 7 * 50 - 1].tolist())
+    assert histories[0] == histories[1]
+    assert len(histories[0]) > 10
+
+
+def test_seventeen_deployments_open_a_lock():
+    """Each of 8 seeds finds the treasure of a lock that random play finds once in 81 episodes."""
+    lock = ls.envs.combination_lock(states=4, actions=3, horizon=8)
+    algorithm = ls.algorithms.larfe(phase=100, members=12)
+    runs = ls.simulate(lock, algorithm, episodes=1_800, seeds=8, progress=False)
+    worth = [lock.evaluate(policy) for policy in runs.policy]
+    assert worth == pytest.approx([lock.optimal_value()] * 8)
+    assert runs.deployments.tolist() == [17] * 8
+
+
+def test_too_few_members_and_bad_options_are_refused():
+    mdp = PROBLEMS["dense"]()
+    with pytest.raises(ValueError, match=f"members={mdp.states * mdp.actions}"):
+        ls.simulate(
+            mdp, ls.algorithms.larfe(phase=5, members=2), episodes=10, seeds=1, progress=False
+        )
+    for option in ("phase", "members", "threshold"):
+        with pytest.raises(ValueError, match=f"{option} must be"):
+            ls.algorithms.larfe(**{option: 0})
