@@ -12,12 +12,14 @@ import enum
 import functools
 import hashlib
 import inspect
+import itertools
 import platform
 import sys
 import textwrap
 import tokenize
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -32,6 +34,7 @@ _INSTALLED = {"site-packages", "dist-packages"}  # folders of packages that are 
 _UNSTEADY = {"datetime", "numpy.random", "os", "random", "secrets", "time", "uuid"}
 _UNSTEADY_ROOTS = tuple(f"{name}." for name in _UNSTEADY)
 _BARE_CALL = "()"  # at the end of a path of attributes: called without arguments
+_LOGGING = {("append",), ("extend",), ("add",)}  # what a function that only keeps a log does
 # the texts of functions as they were when they were first read: the file may change after that
 _REMEMBERED: weakref.WeakKeyDictionary[FunctionType, str] = weakref.WeakKeyDictionary()
 
@@ -72,6 +75,36 @@ def require_repeatable(kind: type, way_out: str) -> None:
         pass
 
 
+@contextmanager
+def unchanged(part: Any, way_out: str) -> Iterator[None]:
+    """Refuse an object whose methods change themselves or what they read.
+
+    Later results could depend on earlier calls. A list that they only add to is a log, and may
+    change.
+    """
+    before = _state_of(part)
+    yield
+    now = _state_of(part)
+    if now != before:
+        raise ValueError(
+            f"{type(part).__name__} changes {first_difference(before, now)}, so its results could"
+            f" depend on earlier calls, which no run could repeat; {way_out}"
+        )
+
+
+def _state_of(part: Any) -> tuple[str, ...]:
+    reader = _Reader(strict=False, home=_home(type(part)), is_state=True)
+    return (*reader.type(type(part)), *reader.attributes(part))
+
+
+def first_difference(before: Sequence[str], now: Sequence[str]) -> str:
+    """The first name whose value differs between two texts of code."""
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False))
+    same = len(list(pairs))
+    names = [text for text in max(now, before, key=len)[: same + 1] if text.endswith(" = ")]
+    return names[-1].removesuffix(" = ")
+
+
 def remember(kind: type) -> None:
     """Keep the texts of the methods of a class that is being defined."""
     if is_own(kind):
@@ -89,15 +122,22 @@ class _Reader:
     """Reads code, each function, class and module once.
 
     home: the package of the code, which is read even if it is installed. is_once: whether nothing
-    may be read that can change later. repeatable: the way out for code that could not be repeated;
-    if empty, such code is read like any other.
+    may be read that can change later. is_state: whether to read mutable defaults too, and to leave
+    out what is only added to. repeatable: the way out for code that could not be repeated; if
+    empty, such code is read like any other.
     """
 
     def __init__(
-        self, strict: bool, home: str, *, is_once: bool = False, repeatable: str = ""
+        self,
+        strict: bool,
+        home: str,
+        *,
+        is_once: bool = False,
+        is_state: bool = False,
+        repeatable: str = "",
     ) -> None:
         self.strict, self.home, self.is_once = strict, home, is_once
-        self.repeatable = repeatable
+        self.is_state, self.repeatable = is_state, repeatable
         self.seen: set[int] = set()
 
     def function(self, function: Any) -> Iterator[str]:
@@ -109,7 +149,11 @@ class _Reader:
             _REMEMBERED[function] = text
         yield text
         closure = inspect.getclosurevars(function).nonlocals
+        if self.is_state:
+            yield from self._defaults(function)
         for name, uses in sorted(_names_read(function.__code__).items()):
+            if self.is_state and uses <= _LOGGING:
+                continue
             if name in closure or name in function.__globals__:
                 value = closure[name] if name in closure else function.__globals__[name]
                 yield f"{name} = "
@@ -119,6 +163,21 @@ class _Reader:
                     if self.repeatable:
                         _require_repeatable(function, name, value, uses, self.repeatable)
                     yield from self.value(function.__qualname__, name, value)
+
+    def _defaults(self, function: FunctionType) -> Iterator[str]:
+        """The default values that a function can change."""
+        for name, given in inspect.signature(function).parameters.items():
+            if isinstance(given.default, list | dict | set):
+                yield f"{name} = "
+                yield from self.value(function.__qualname__, name, given.default)
+
+    def attributes(self, part: Any) -> Iterator[str]:
+        """The attributes of an object but for its cached results."""
+        for name, value in sorted(getattr(part, "__dict__", {}).items()):
+            kept = inspect.getattr_static(type(part), name, None)
+            if not isinstance(kept, functools.cached_property):
+                yield f"self.{name} = "
+                yield from self.value(type(part).__qualname__, name, value)
 
     def type(self, kind: type) -> Iterator[str]:
         """The methods and the values of a class; its fields are values of its objects."""
@@ -160,6 +219,8 @@ class _Reader:
             yield type(value).__qualname__
             for part in parts:
                 yield from self.value(reader, name, part)
+        elif self.is_state and hasattr(value, "__next__"):
+            yield repr(value)
         elif self.strict:
             raise ValueError(
                 f"{reader} reads {name}, a {type(value).__name__}, which could change without a"
