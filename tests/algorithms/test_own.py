@@ -531,6 +531,29 @@ def test_a_planner_that_depends_on_earlier_calls_is_refused(kind, name):
         ls.simulate(PROBLEMS["dense"](), planner, episodes=40, seeds=1, progress=False)
 
 
+@dataclass(frozen=True)
+class Inside(FromCounts):
+    def plan(self, counts):
+        from random import randrange
+
+        return np.full_like(counts.deployed, randrange(2))
+
+
+@dataclass(frozen=True)
+class Hidden(FromCounts):
+    def plan(self, counts):
+        return np.full_like(counts.deployed, __import__("time").time_ns() % 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [(Inside, "imports random inside of the function"), (Hidden, "reads through __import__")],
+)
+def test_a_planner_that_takes_noise_from_where_it_cannot_be_seen_is_refused(kind, message):
+    with pytest.raises(ValueError, match=f"{kind.__name__}.plan {message}"):
+        ls.Algorithm(estimator=kind(), bonus=ls.parts.NoBonus(), schedule=ls.parts.Growth(2))
+
+
 def test_a_schedule_that_depends_on_earlier_calls_is_refused():
     counts = [1]
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import dis
-import enum
 import functools
 import hashlib
 import inspect
@@ -26,14 +24,16 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch.io.archive import UnknownPartError
+from lowswitch.algorithms.steadiness import (
+    BARE_CALL,
+    PLAIN,
+    names_read,
+    require_repeatable_use,
+    require_seen,
+    require_steady,
+)
 
-_PLAIN = bool | int | float | complex | str | bytes | enum.Enum | np.generic | None
 _INSTALLED = {"site-packages", "dist-packages"}  # folders of packages that are not the user's
-# modules whose functions return something else at each call, or on each machine
-_UNSTEADY = {"datetime", "numpy.random", "os", "random", "secrets", "time", "uuid"}
-_UNSTEADY_ROOTS = tuple(f"{name}." for name in _UNSTEADY)
-_BARE_CALL = "()"  # at the end of a path of attributes: called without arguments
 _LOGGING = {("append",), ("extend",), ("add",)}  # what a function that only keeps a log does
 # the texts of functions as they were when they were first read: the file may change after that
 _REMEMBERED: weakref.WeakKeyDictionary[FunctionType, str] = weakref.WeakKeyDictionary()
@@ -151,7 +151,9 @@ class _Reader:
         closure = inspect.getclosurevars(function).nonlocals
         if self.is_state:
             yield from self._defaults(function)
-        for name, uses in sorted(_names_read(function.__code__).items()):
+        if self.is_once or self.repeatable:
+            require_seen(function, is_once=self.is_once)
+        for name, uses in sorted(names_read(function.__code__).items()):
             if self.is_state and uses <= _LOGGING:
                 continue
             if name in closure or name in function.__globals__:
@@ -161,7 +163,7 @@ class _Reader:
                     yield from self._uses(function.__qualname__, name, value, uses)
                 else:
                     if self.repeatable:
-                        _require_repeatable(function, name, value, uses, self.repeatable)
+                        require_repeatable_use(function, name, value, uses, self.repeatable)
                     yield from self.value(function.__qualname__, name, value)
 
     def _defaults(self, function: FunctionType) -> Iterator[str]:
@@ -207,11 +209,11 @@ class _Reader:
             yield from self._module(value)
         elif isinstance(value, type):
             yield from self.type(value)
-        elif isinstance(value, _PLAIN):
+        elif isinstance(value, PLAIN):
             yield repr(value)
         elif isinstance(value, BuiltinFunctionType) or type(value).__name__ == "ufunc":
             if self.is_once:
-                _require_steady(reader, name, getattr(value, "__self__", None))
+                require_steady(reader, name, getattr(value, "__self__", None))
             yield value.__name__
         elif isinstance(value, np.ndarray) and not (value.dtype.hasobject or self.is_once):
             yield f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
@@ -274,11 +276,11 @@ class _Reader:
     ) -> Iterator[str]:
         """The name of a module, and the values in an own one that a function reads."""
         yield module.__name__
-        for path in sorted({tuple(one for one in path if one != _BARE_CALL) for path in uses}):
+        for path in sorted({tuple(one for one in path if one != BARE_CALL) for path in uses}):
             value: Any = module
             used = name
             for one in path:
-                _require_steady(reader, used, value)
+                require_steady(reader, used, value)
                 value, used = getattr(value, one, None), f"{used}.{one}"
                 if not isinstance(value, ModuleType):
                     break
@@ -286,7 +288,7 @@ class _Reader:
                 yield f"{used} = "
                 yield from self.value(reader, used, value)
             elif isinstance(value, BuiltinFunctionType | ModuleType):
-                _require_steady(reader, used, getattr(value, "__self__", value))
+                require_steady(reader, used, getattr(value, "__self__", value))
 
     def _is_read(self, name: str | None, file: str | None = None) -> bool:
         """Whether a module is the user's: not this library, not Python's, and not installed."""
@@ -321,67 +323,6 @@ def _home(code: Any) -> str:
 def _unwrapped(value: Any) -> Any:
     """The function inside of one that numba compiled or that is cached."""
     return getattr(value, "py_func", getattr(value, "__wrapped__", value))
-
-
-def _require_steady(reader: str, name: str, owner: Any) -> None:
-    """Refuse a method of an object, and a module whose functions are not steady."""
-    is_module = owner is None or isinstance(owner, ModuleType)
-    if not is_module or getattr(owner, "__name__", "") in _UNSTEADY:
-        raise _unsteady(reader, name, "compute the result from the arguments alone")
-
-
-def _require_repeatable(
-    function: Any, name: str, value: Any, uses: set[tuple[str, ...]], way_out: str
-) -> None:
-    """Refuse what differs from call to call; a generator that is made with a seed does not."""
-    for path in sorted(uses):
-        found, used, rest, place = value, name, list(path), ""
-        while rest and isinstance(found, ModuleType):
-            place, used = found.__name__, f"{used}.{rest[0]}"
-            found = getattr(found, rest.pop(0), None)
-        places = place, getattr(found, "__module__", ""), _kind_module(found)
-        is_maker = isinstance(found, type) or used.endswith("default_rng")
-        is_steady = isinstance(found, _PLAIN) or (is_maker and not rest)
-        if not is_steady and any(f"{one}.".startswith(_UNSTEADY_ROOTS) for one in places):
-            raise _unsteady(function.__qualname__, used, way_out)
-
-
-def _kind_module(value: Any) -> str:
-    """The module of the class of an object, or of the object that a method belongs to."""
-    return type(getattr(value, "__self__", value)).__module__
-
-
-def _unsteady(reader: str, name: str, way_out: str) -> UnknownPartError:
-    return UnknownPartError(
-        f"{reader} reads {name}, which can differ from call to call, so no run could be repeated;"
-        f" {way_out}"
-    )
-
-
-def _names_read(code: CodeType) -> dict[str, set[tuple[str, ...]]]:
-    """The global and outer names that a function reads, functions inside of it included.
-
-    For each name it has the attributes that are read of it: {("random", "normal")} for
-    `np.random.normal`, and {("random", "default_rng", "()")} for `np.random.default_rng()`.
-    """
-    names: dict[str, set[tuple[str, ...]]] = {}
-    path: list[str] = []
-    for one in (*dis.get_instructions(code), None):
-        if one and path and one.opname in {"LOAD_ATTR", "LOAD_METHOD"}:
-            path.append(str(one.argval))
-            continue
-        if one and one.opname in {"PRECALL", "PUSH_NULL"}:
-            continue
-        if path and one and one.opname == "CALL" and one.arg == 0:
-            path.append(_BARE_CALL)
-        if path:
-            names.setdefault(path[0], set()).add(tuple(path[1:]))
-        is_name = one and one.opname in {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}
-        path = [str(one.argval)] if one and is_name else []
-    for inner in (one for one in code.co_consts if isinstance(one, CodeType)):
-        for name, uses in _names_read(inner).items():
-            names[name] = names.get(name, set()) | uses
-    return names
 
 
 def _source_text(function: Any) -> str:

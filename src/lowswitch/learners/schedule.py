@@ -17,6 +17,7 @@ from lowswitch.algorithms.schedules import (
     WholePolicy,
     plain_schedule,
 )
+from lowswitch.algorithms.steadiness import FROM_ARGUMENTS
 from lowswitch.checks import increasing
 from lowswitch.kernels.arrays import NEVER, OPEN, UNLIMITED, Timing
 from lowswitch.learners.knowledge import ProblemSize
@@ -56,7 +57,7 @@ def _kept(schedule: Schedule) -> AbstractContextManager[None]:
     """Refuse a user's schedule that changes what it reads."""
     if not is_own(type(schedule)):
         return nullcontext()
-    return unchanged(schedule, "compute the result from the arguments alone")
+    return unchanged(schedule, FROM_ARGUMENTS)
 
 
 def _require_bound(schedule: Schedule, size: ProblemSize, dates: int) -> None:
