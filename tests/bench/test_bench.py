@@ -216,6 +216,21 @@ def test_impossible_submissions_are_refused(data, message, tmp_path):
         bench.read_entry(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "is no JSON file"), ("3", "is no table of entries"), ("[{}]", "is no table of entries")],
+)
+def test_a_table_that_is_none_is_named(text, message, tmp_path):
+    (tmp_path / "table.json").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"table\.json' {message}"):
+        bench.read_entries(tmp_path / "table.json")
+
+
+def test_another_name_in_braces_is_refused():
+    with pytest.raises(ValueError, match=r"another name in braces than \{N\} and \{N\+1\}"):
+        measuring._maker("few:deployments={M}")(deployments=3)
+
+
 def test_the_command_scores_checks_and_merges(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["bench"]) == 0
