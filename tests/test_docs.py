@@ -594,6 +594,20 @@ def test_few_deployments_cost_little_regret(name):
         assert check[str(limit)]["regret"] <= times * check["none"]["regret"]
 
 
+def test_no_recipe_is_called_missing():
+    """By the first author and the year of its papers."""
+    (missing,) = re.findall(r"Missing are .*?\. \[", (DOCS / "research.md").read_text("utf-8"))
+    for name, recipe in algorithms.RECIPES.items():
+        cited = recipe(**({"deployments": 3} if name == "few" else {})).cite()
+        papers = zip(
+            re.findall(r"author += {+(\w+)", cited),
+            re.findall(r"year += {(\d+)", cited),
+            strict=True,
+        )
+        for author, year in papers:
+            assert not re.search(rf"{author}\b[^();]*{year}", missing), name
+
+
 # ---- the orders ----------------------------------------------------------------------------------
 
 

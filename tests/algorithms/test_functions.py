@@ -17,7 +17,7 @@ import ledgers
 import lowswitch as ls
 from lowswitch.algorithms import parts
 from lowswitch.concurrent.sources import TabularPlayer
-from lowswitch.kernels.own import PlainPythonWarning
+from lowswitch.kernels.own import PlainPythonWarning, _callable
 from lowswitch.learners import knowledge
 from lowswitch.learners.own import own_spec
 
@@ -204,6 +204,20 @@ def test_a_function_that_could_not_be_repeated_is_refused(before, result):
         made(f"{before}\n@ls.parts.bonus\ndef mine(n):\n    return {result}\n")
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("import math\n    return math.sqrt(n)", "mine imports math inside of the function"),
+        ("from random import random\n    return random()", "mine imports random inside"),
+        ("return float(open('scale').read()) / n", "mine reads through open, which can differ"),
+        ("return __import__('time').time()", "mine reads through __import__, which can differ"),
+    ],
+)
+def test_a_function_reads_nothing_where_it_cannot_be_seen(body, message):
+    with pytest.raises(ValueError, match=message):
+        made(f"@ls.parts.bonus\ndef mine(n):\n    {body}\n")
+
+
 def test_tables_data_frames_files_and_messages_use_one_name(runs, tmp_path):
     runs.to_csv(tmp_path / "runs.csv", ["algorithm"])
     [_, name, *_] = (tmp_path / "runs.csv").read_text(encoding="utf-8").splitlines()
@@ -294,6 +308,13 @@ def slow(n, H, *, c=0.02, pole=0.0, broken=0.0):
         raise RuntimeError(f"visit {n.bit_length()}")
     return math.nan if n == pole else c * H * math.sqrt(math.log(1 + n) / n)
 """
+
+
+def test_bytecode_that_numba_does_not_know_runs_as_plain_python():
+    unpacks = made("@ls.parts.bonus\ndef mine(n):\n    first, *_ = (n,)\n    return 1 / first\n")
+    with pytest.warns(PlainPythonWarning, match="mine does not compile .*unsupported opcode"):
+        _, is_plain = _callable(unpacks.function)
+    assert is_plain
 
 
 def test_what_does_not_compile_runs_as_plain_python(mdp):

@@ -2,6 +2,8 @@
 histories; bad plans lose nothing.
 """
 
+import functools
+import itertools
 import json
 import math
 import threading
@@ -482,6 +484,105 @@ def test_a_run_is_heard_between_two_plans():
     run = job_of(mdp, algorithm, episodes, [0], Options()).begin(0, episodes)
     run.play(stop)
     assert run.done == 3
+
+
+CALLS = {"number": 0}
+COUNTER = itertools.count()
+LOG = []
+
+
+@dataclass(frozen=True)
+class OfGlobal(FromCounts):
+    def plan(self, counts):
+        CALLS["number"] += 1
+        return np.full_like(counts.deployed, CALLS["number"] % 2)
+
+
+@dataclass(frozen=True)
+class OfCounter(FromCounts):
+    def plan(self, counts):
+        return np.full_like(counts.deployed, next(COUNTER) % 2)
+
+
+@dataclass(frozen=True)
+class OfDefault(FromCounts):
+    def plan(self, counts, calls=[]):  # noqa: B006
+        calls.append(1)
+        return np.full_like(counts.deployed, len(calls) % 2)
+
+
+@dataclass(frozen=True)
+class OfItself(FromCounts):
+    def plan(self, counts):
+        object.__setattr__(self, "calls", getattr(self, "calls", 0) + 1)
+        return np.full_like(counts.deployed, self.calls % 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(OfGlobal, "CALLS"), (OfCounter, "COUNTER"), (OfDefault, "calls"), (OfItself, "self.calls")],
+)
+def test_a_planner_that_depends_on_earlier_calls_is_refused(kind, name):
+    """Its numbers would depend on which seeds ran before, and on the threads."""
+    planner = ls.Algorithm(
+        estimator=kind(), bonus=ls.parts.NoBonus(), schedule=ls.parts.WholePolicy(2)
+    )
+    with pytest.raises(ValueError, match=f"{kind.__name__} changes {name}, so its results could"):
+        ls.simulate(PROBLEMS["dense"](), planner, episodes=40, seeds=1, progress=False)
+
+
+@dataclass(frozen=True)
+class Inside(FromCounts):
+    def plan(self, counts):
+        from random import randrange
+
+        return np.full_like(counts.deployed, randrange(2))
+
+
+@dataclass(frozen=True)
+class Hidden(FromCounts):
+    def plan(self, counts):
+        return np.full_like(counts.deployed, __import__("time").time_ns() % 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [(Inside, "imports random inside of the function"), (Hidden, "reads through __import__")],
+)
+def test_a_planner_that_takes_noise_from_where_it_cannot_be_seen_is_refused(kind, message):
+    with pytest.raises(ValueError, match=f"{kind.__name__}.plan {message}"):
+        ls.Algorithm(estimator=kind(), bonus=ls.parts.NoBonus(), schedule=ls.parts.Growth(2))
+
+
+def test_a_schedule_that_depends_on_earlier_calls_is_refused():
+    counts = [1]
+
+    @dataclass(frozen=True)
+    class Later(ByVisits):
+        def triggers(self, *, horizon, limit):
+            counts.append(counts[-1] + 1)
+            return Triggers(0, tuple(counts))
+
+    with pytest.raises(ValueError, match="Later changes counts, so its results could depend"):
+        learner_for(PROBLEMS["dense"](), ls.ucbvi(schedule=Later()), 50)
+
+
+def test_a_planner_may_keep_a_log_and_what_it_has_worked_out():
+    @dataclass(frozen=True)
+    class Logs(FromCounts):
+        @functools.cached_property
+        def weight(self):
+            return 2.0
+
+        def plan(self, counts):
+            LOG.append(counts.episodes)
+            return counts.greedy(self.weight * counts.rewards)
+
+    planner = ls.Algorithm(
+        estimator=Logs(), bonus=ls.parts.NoBonus(), schedule=ls.parts.WholePolicy(2)
+    )
+    ls.simulate(PROBLEMS["dense"](), planner, episodes=40, seeds=1, progress=False)
+    assert len(LOG) > 3
 
 
 def test_a_plan_cannot_change_what_is_allowed():

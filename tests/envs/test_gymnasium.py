@@ -790,6 +790,14 @@ class Written(Untabled):
             "evaluate_policy has no option 'n_eval_episodes'; did you mean 'episodes'",
         ),
         (lambda: learn(lake(), ALGORITHM, horizn=2, episodes=1), "did you mean 'horizon'"),
+        (
+            lambda: learn("FrozenLake-v1", ALGORITHM, horizon=2, episodes=1, gamma=0.9),
+            "learn has no option 'gamma': returns are sums over the horizon, without a discount",
+        ),
+        (
+            lambda: envs.gymnasium.evaluate_policy(lake(), None, deterministic=True),
+            "evaluate_policy has no option 'deterministic': a deployed policy plays no random",
+        ),
         (lambda: learn(Wrong, ALGORITHM, horizon=2, episodes=1), r"a class: make one with Wrong\("),
         (
             lambda: envs.gymnasium.evaluate_policy(Fitted(), lake()),

@@ -47,6 +47,27 @@ def test_values_against_an_independent_computation(transition_steps, reward_step
     assert mdp.evaluate(mdp.optimal_policy) == mdp.optimal_value()
 
 
+def test_rewards_that_can_be_read_in_two_ways_are_named(tmp_path):
+    """H = S = A = 2 and action 0 stays where it is; the reward of (x, 0, x) is 0.25 and 0.75."""
+    transitions = np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]])
+    rewards = np.zeros((2, 2, 2))
+    rewards[0, 0, 0], rewards[1, 0, 1] = 0.25, 0.75
+    message = r"rewards of shape \(2, 2, 2\) are read as \[H, S, A\]; if they are \[S, A, S\]"
+    with pytest.warns(UserWarning, match=message) as caught:
+        by_step = ls.TabularMDP(transitions, rewards, horizon=2)
+    assert caught[0].filename == __file__
+    # from state 0: 0.25 in step 0, then 0 in state 0; as [H, S, A], rewards[1, 0, 1] pays action 1
+    assert by_step.optimal_value() == 0.25 + 0.75
+    given = np.broadcast_to(rewards, (2, 2, 2, 2))
+    assert ls.TabularMDP(transitions, given, horizon=2).optimal_value() == 0.25 + 0.25
+    by_law = ls.TabularMDP(np.broadcast_to(transitions, (2, 2, 2, 2)), rewards, horizon=2)
+    assert by_law.optimal_value() == by_step.optimal_value()  # clear, and so without a warning
+    np.savez(tmp_path / "two.npz", transitions=transitions, rewards=rewards, horizon=2)
+    with pytest.warns(UserWarning, match=message):
+        ls.envs.from_file(tmp_path / "two.npz")
+    ls.envs.switching_lower_bound(states=2, actions=2, horizon=2)  # the library knows its own
+
+
 def test_a_stationary_model_is_not_copied_for_each_step():
     transitions, rewards = random_tables(5, 3, 1)
     mdp = ls.TabularMDP(transitions, rewards, horizon=1000)
@@ -270,4 +291,5 @@ def test_three_axes_are_steps_wherever_they_can_be():
     laws, rewards = random_tables(3, 2, 1)[0], random_tables(3, 2, 2, 2)[1]
     assert (ls.TabularMDP(laws, rewards, horizon=2).rewards == rewards).all()
     laws, rewards = random_tables(2, 2, 1)[0], random_tables(2, 2, 2, 2)[1]
-    assert (ls.TabularMDP(laws, rewards, horizon=2).rewards == rewards).all()
+    with pytest.warns(UserWarning, match=r"are read as \[H, S, A\]"):
+        assert (ls.TabularMDP(laws, rewards, horizon=2).rewards == rewards).all()

@@ -43,6 +43,7 @@ from lowswitch.algorithms.schedules import (
     WholePolicy,
     plain_schedule,
 )
+from lowswitch.algorithms.steadiness import FROM_ARGUMENTS
 from lowswitch.algorithms.text import build, recipe_of, text_by, text_of, without_defaults
 from lowswitch.checks import LARGEST, call_it, is_number, require_count, require_fraction, shown
 from lowswitch.io.archive import UnknownPartError
@@ -65,7 +66,6 @@ COMPILED = tuple(
     )
     if kind not in (FromCounts, OwnBonus, OwnUpdate)
 )
-_NO_NOISE = "compute the result from the arguments alone"
 _NOISE = {"estimator": "take noise from counts.generator"}
 # the schedules of estimators that learn at the end of a round
 ROUNDS: dict[type, type] = {
@@ -122,7 +122,7 @@ class Algorithm:
         for name, part in self._parts():
             _require_no_subclass(name, part)
             if is_own(type(part)):
-                require_repeatable(type(part), _NOISE.get(name, _NO_NOISE))
+                require_repeatable(type(part), _NOISE.get(name, FROM_ARGUMENTS))
         self._require_fit()
         way_out = "it is the probability that the guarantee may fail"
         object.__setattr__(self, "p", require_fraction("p", self.p, way_out))

@@ -7,31 +7,34 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import dis
-import enum
 import functools
 import hashlib
 import inspect
+import itertools
 import platform
 import sys
 import textwrap
 import tokenize
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from lowswitch.io.archive import UnknownPartError
+from lowswitch.algorithms.steadiness import (
+    BARE_CALL,
+    PLAIN,
+    names_read,
+    require_repeatable_use,
+    require_seen,
+    require_steady,
+)
 
-_PLAIN = bool | int | float | complex | str | bytes | enum.Enum | np.generic | None
 _INSTALLED = {"site-packages", "dist-packages"}  # folders of packages that are not the user's
-# modules whose functions return something else at each call, or on each machine
-_UNSTEADY = {"datetime", "numpy.random", "os", "random", "secrets", "time", "uuid"}
-_UNSTEADY_ROOTS = tuple(f"{name}." for name in _UNSTEADY)
-_BARE_CALL = "()"  # at the end of a path of attributes: called without arguments
+_LOGGING = {("append",), ("extend",), ("add",)}  # what a function that only keeps a log does
 # the texts of functions as they were when they were first read: the file may change after that
 _REMEMBERED: weakref.WeakKeyDictionary[FunctionType, str] = weakref.WeakKeyDictionary()
 
@@ -72,6 +75,36 @@ def require_repeatable(kind: type, way_out: str) -> None:
         pass
 
 
+@contextmanager
+def unchanged(part: Any, way_out: str) -> Iterator[None]:
+    """Refuse an object whose methods change themselves or what they read.
+
+    Later results could depend on earlier calls. A list that they only add to is a log, and may
+    change.
+    """
+    before = _state_of(part)
+    yield
+    now = _state_of(part)
+    if now != before:
+        raise ValueError(
+            f"{type(part).__name__} changes {first_difference(before, now)}, so its results could"
+            f" depend on earlier calls, which no run could repeat; {way_out}"
+        )
+
+
+def _state_of(part: Any) -> tuple[str, ...]:
+    reader = _Reader(strict=False, home=_home(type(part)), is_state=True)
+    return (*reader.type(type(part)), *reader.attributes(part))
+
+
+def first_difference(before: Sequence[str], now: Sequence[str]) -> str:
+    """The first name whose value differs between two texts of code."""
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False))
+    same = len(list(pairs))
+    names = [text for text in max(now, before, key=len)[: same + 1] if text.endswith(" = ")]
+    return names[-1].removesuffix(" = ")
+
+
 def remember(kind: type) -> None:
     """Keep the texts of the methods of a class that is being defined."""
     if is_own(kind):
@@ -89,15 +122,22 @@ class _Reader:
     """Reads code, each function, class and module once.
 
     home: the package of the code, which is read even if it is installed. is_once: whether nothing
-    may be read that can change later. repeatable: the way out for code that could not be repeated;
-    if empty, such code is read like any other.
+    may be read that can change later. is_state: whether to read mutable defaults too, and to leave
+    out what is only added to. repeatable: the way out for code that could not be repeated; if
+    empty, such code is read like any other.
     """
 
     def __init__(
-        self, strict: bool, home: str, *, is_once: bool = False, repeatable: str = ""
+        self,
+        strict: bool,
+        home: str,
+        *,
+        is_once: bool = False,
+        is_state: bool = False,
+        repeatable: str = "",
     ) -> None:
         self.strict, self.home, self.is_once = strict, home, is_once
-        self.repeatable = repeatable
+        self.is_state, self.repeatable = is_state, repeatable
         self.seen: set[int] = set()
 
     def function(self, function: Any) -> Iterator[str]:
@@ -109,7 +149,13 @@ class _Reader:
             _REMEMBERED[function] = text
         yield text
         closure = inspect.getclosurevars(function).nonlocals
-        for name, uses in sorted(_names_read(function.__code__).items()):
+        if self.is_state:
+            yield from self._defaults(function)
+        if self.is_once or self.repeatable:
+            require_seen(function, is_once=self.is_once)
+        for name, uses in sorted(names_read(function.__code__).items()):
+            if self.is_state and uses <= _LOGGING:
+                continue
             if name in closure or name in function.__globals__:
                 value = closure[name] if name in closure else function.__globals__[name]
                 yield f"{name} = "
@@ -117,8 +163,23 @@ class _Reader:
                     yield from self._uses(function.__qualname__, name, value, uses)
                 else:
                     if self.repeatable:
-                        _require_repeatable(function, name, value, uses, self.repeatable)
+                        require_repeatable_use(function, name, value, uses, self.repeatable)
                     yield from self.value(function.__qualname__, name, value)
+
+    def _defaults(self, function: FunctionType) -> Iterator[str]:
+        """The default values that a function can change."""
+        for name, given in inspect.signature(function).parameters.items():
+            if isinstance(given.default, list | dict | set):
+                yield f"{name} = "
+                yield from self.value(function.__qualname__, name, given.default)
+
+    def attributes(self, part: Any) -> Iterator[str]:
+        """The attributes of an object but for its cached results."""
+        for name, value in sorted(getattr(part, "__dict__", {}).items()):
+            kept = inspect.getattr_static(type(part), name, None)
+            if not isinstance(kept, functools.cached_property):
+                yield f"self.{name} = "
+                yield from self.value(type(part).__qualname__, name, value)
 
     def type(self, kind: type) -> Iterator[str]:
         """The methods and the values of a class; its fields are values of its objects."""
@@ -148,11 +209,11 @@ class _Reader:
             yield from self._module(value)
         elif isinstance(value, type):
             yield from self.type(value)
-        elif isinstance(value, _PLAIN):
+        elif isinstance(value, PLAIN):
             yield repr(value)
         elif isinstance(value, BuiltinFunctionType) or type(value).__name__ == "ufunc":
             if self.is_once:
-                _require_steady(reader, name, getattr(value, "__self__", None))
+                require_steady(reader, name, getattr(value, "__self__", None))
             yield value.__name__
         elif isinstance(value, np.ndarray) and not (value.dtype.hasobject or self.is_once):
             yield f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
@@ -160,6 +221,8 @@ class _Reader:
             yield type(value).__qualname__
             for part in parts:
                 yield from self.value(reader, name, part)
+        elif self.is_state and hasattr(value, "__next__"):
+            yield repr(value)
         elif self.strict:
             raise ValueError(
                 f"{reader} reads {name}, a {type(value).__name__}, which could change without a"
@@ -213,11 +276,11 @@ class _Reader:
     ) -> Iterator[str]:
         """The name of a module, and the values in an own one that a function reads."""
         yield module.__name__
-        for path in sorted({tuple(one for one in path if one != _BARE_CALL) for path in uses}):
+        for path in sorted({tuple(one for one in path if one != BARE_CALL) for path in uses}):
             value: Any = module
             used = name
             for one in path:
-                _require_steady(reader, used, value)
+                require_steady(reader, used, value)
                 value, used = getattr(value, one, None), f"{used}.{one}"
                 if not isinstance(value, ModuleType):
                     break
@@ -225,7 +288,7 @@ class _Reader:
                 yield f"{used} = "
                 yield from self.value(reader, used, value)
             elif isinstance(value, BuiltinFunctionType | ModuleType):
-                _require_steady(reader, used, getattr(value, "__self__", value))
+                require_steady(reader, used, getattr(value, "__self__", value))
 
     def _is_read(self, name: str | None, file: str | None = None) -> bool:
         """Whether a module is the user's: not this library, not Python's, and not installed."""
@@ -260,67 +323,6 @@ def _home(code: Any) -> str:
 def _unwrapped(value: Any) -> Any:
     """The function inside of one that numba compiled or that is cached."""
     return getattr(value, "py_func", getattr(value, "__wrapped__", value))
-
-
-def _require_steady(reader: str, name: str, owner: Any) -> None:
-    """Refuse a method of an object, and a module whose functions are not steady."""
-    is_module = owner is None or isinstance(owner, ModuleType)
-    if not is_module or getattr(owner, "__name__", "") in _UNSTEADY:
-        raise _unsteady(reader, name, "compute the result from the arguments alone")
-
-
-def _require_repeatable(
-    function: Any, name: str, value: Any, uses: set[tuple[str, ...]], way_out: str
-) -> None:
-    """Refuse what differs from call to call; a generator that is made with a seed does not."""
-    for path in sorted(uses):
-        found, used, rest, place = value, name, list(path), ""
-        while rest and isinstance(found, ModuleType):
-            place, used = found.__name__, f"{used}.{rest[0]}"
-            found = getattr(found, rest.pop(0), None)
-        places = place, getattr(found, "__module__", ""), _kind_module(found)
-        is_maker = isinstance(found, type) or used.endswith("default_rng")
-        is_steady = isinstance(found, _PLAIN) or (is_maker and not rest)
-        if not is_steady and any(f"{one}.".startswith(_UNSTEADY_ROOTS) for one in places):
-            raise _unsteady(function.__qualname__, used, way_out)
-
-
-def _kind_module(value: Any) -> str:
-    """The module of the class of an object, or of the object that a method belongs to."""
-    return type(getattr(value, "__self__", value)).__module__
-
-
-def _unsteady(reader: str, name: str, way_out: str) -> UnknownPartError:
-    return UnknownPartError(
-        f"{reader} reads {name}, which can differ from call to call, so no run could be repeated;"
-        f" {way_out}"
-    )
-
-
-def _names_read(code: CodeType) -> dict[str, set[tuple[str, ...]]]:
-    """The global and outer names that a function reads, functions inside of it included.
-
-    For each name it has the attributes that are read of it: {("random", "normal")} for
-    `np.random.normal`, and {("random", "default_rng", "()")} for `np.random.default_rng()`.
-    """
-    names: dict[str, set[tuple[str, ...]]] = {}
-    path: list[str] = []
-    for one in (*dis.get_instructions(code), None):
-        if one and path and one.opname in {"LOAD_ATTR", "LOAD_METHOD"}:
-            path.append(str(one.argval))
-            continue
-        if one and one.opname in {"PRECALL", "PUSH_NULL"}:
-            continue
-        if path and one and one.opname == "CALL" and one.arg == 0:
-            path.append(_BARE_CALL)
-        if path:
-            names.setdefault(path[0], set()).add(tuple(path[1:]))
-        is_name = one and one.opname in {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}
-        path = [str(one.argval)] if one and is_name else []
-    for inner in (one for one in code.co_consts if isinstance(one, CodeType)):
-        for name, uses in _names_read(inner).items():
-            names[name] = names.get(name, set()) | uses
-    return names
 
 
 def _source_text(function: Any) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import itertools
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
 from lowswitch.algorithms.estimators import Memory, OwnBonus, OwnUpdate
-from lowswitch.algorithms.fingerprints import function_texts, hash_of
+from lowswitch.algorithms.fingerprints import first_difference, function_texts, hash_of
 from lowswitch.checks import require_count, shown
 
 Function = Callable[..., Any]
@@ -98,10 +97,7 @@ def require_unchanged(part: OwnBonus | OwnUpdate) -> None:
     """
     now = tuple(function_texts(_functions(part.function, getattr(part, "initial", None))))
     if now != part.texts:
-        pairs = zip(now, part.texts, strict=False)
-        same = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
-        names = [text for text in max(now, part.texts, key=len)[: same + 1] if text.endswith(" = ")]
-        name = names[-1].removesuffix(" = ")
+        name = first_difference(part.texts, now)
         raise ValueError(
             f"{type(part).__name__} reads {name}, which has changed since {type(part).__name__} was"
             f" defined; define it again, or make {name} an option"

@@ -165,8 +165,14 @@ def read_entry(path: str | os.PathLike[str]) -> Entry:
 
 
 def read_entries(path: str | os.PathLike[str]) -> list[Entry]:
-    """The entries of a table."""
-    return [Entry.from_dict(one) for one in json.loads(read_bytes(path))]
+    """The entries of a table, or an error that names its fault."""
+    try:
+        found = json.loads(read_bytes(path))
+        return [Entry.from_dict(one) for one in found]
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{str(path)!r} is no JSON file ({error})") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{str(path)!r} is no table of entries: {error}") from None
 
 
 def write_entries(path: str | os.PathLike[str], entries: Sequence[Entry]) -> None:

@@ -184,6 +184,8 @@ def _checked_maker(make: Any) -> Maker:
 
 def _recipe(text: str, budget: int) -> Algorithm:
     filled = text.replace("{N+1}", str(budget + 1)).replace("{N}", str(budget))
+    if "{" in filled:
+        raise ValueError(f"{text!r} has another name in braces than {{N}} and {{N+1}}")
     made: Algorithm = build(filled, RECIPES, "algorithm")
     return made
 

@@ -1,6 +1,7 @@
 """The suite: its problems, budgets, episodes and seeds.
 
-A change of anything here is a new version: results of two versions are never compared.
+A change of any of these is a new version: results of two versions are never compared. What runs on
+the suite may change freely.
 """
 
 from __future__ import annotations
@@ -51,6 +52,11 @@ ENTRIES = {
     "q-b": "q-b:c=0.05,schedule=grid/geometric/{N+1},deployments={N}",
     "stage-q": "stage-q:c=0.05,deployments={N}",
     "ucb-advantage": "ucb-advantage:c=0.01,deployments={N}",
+    "early-settled": "early-settled:c=0.005,deployments={N}",
+    "fedq-h": "fedq-h:c=0.05,deployments={N}",
+    "fedq-b": "fedq-b:c=0.05,deployments={N}",
+    "fedq-advantage": "fedq-advantage:c=0.01,deployments={N}",
+    "fedq-early-settled": "fedq-early-settled:c=0.005,deployments={N}",
     "ucb-h": "ucb-h:c=0.05,deployments={N}",
     "ucb-b": "ucb-b:c=0.05,deployments={N}",
     "ucb2-h": "ucb2-h:c=0.05,deployments={N}",

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from lowswitch.checks import shown
-from lowswitch.envs.mdp import TabularMDP, rescale
+from lowswitch.envs.mdp import Rescaled, TabularMDP, rescale
+from lowswitch.envs.validation import warn_if_ambiguous
 
 _REQUIRED = ("transitions", "rewards")
 _OPTIONAL = ("horizon", "start", "actions_allowed", "reward_law")
@@ -58,6 +59,8 @@ def from_file(
             " an array of that name into the file"
         )
     more: dict[str, Any] = {name: _plain(array) for name, array in arrays.items()}
+    plain = rewards.rewards if isinstance(rewards, Rescaled) else rewards
+    warn_if_ambiguous(plain, more.get("transitions"), _plain(given), stacklevel=2)
     return TabularMDP(rewards=rewards, horizon=_plain(given), name=Path(path).stem, **more)
 
 

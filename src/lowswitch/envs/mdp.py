@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -26,6 +27,7 @@ from lowswitch.envs.validation import (
     checked_transitions,
     depends_on_successor,
     mean_rewards,
+    warn_if_ambiguous,
 )
 from lowswitch.kernels.arrays import COLUMN, LANES, Model
 
@@ -126,8 +128,8 @@ class TabularMDP:
     rewards
         Means in [0, 1] of the shape [S, A] or [H, S, A], or the result of `rescale`. If they
         depend on the next state, [S, A, S] or [H, S, A, S], their mean under the transitions is
-        used: values and regret do not depend on the rest. (Three axes of one size H = S = A are
-        taken for [H, S, A].)
+        used: values and regret do not depend on the rest. Three axes of one size H = S = A are
+        taken for [H, S, A], with a warning.
     start
         A state; a law of S floats; or the start state of each episode, integers that are chosen
         in advance (the oblivious adversary). An integer array is always such a sequence: a law
@@ -161,6 +163,8 @@ class TabularMDP:
         self.horizon = require_count("horizon", horizon)
         given = rewards if isinstance(rewards, Rescaled) else Rescaled(rewards, Scale())
         self.scale, table = given.scale, given.rewards
+        if not sys._getframe(1).f_globals["__name__"].startswith("lowswitch."):
+            warn_if_ambiguous(table, transitions, self.horizon, stacklevel=2)
         if depends_on_successor(table, transitions, self.horizon):
             table = mean_rewards(table, transitions, self.horizon)
         self.rewards = checked_rewards(table, self.horizon)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,17 @@ def depends_on_successor(rewards: Any, transitions: Any, horizon: int) -> bool:
     if len(shape) == 4:
         return bool(shape[0] == horizon and shape[1] == shape[3] == S)
     return bool(len(shape) == 3 and shape[0] == shape[2] == S and shape[:2] != (horizon, S))
+
+
+def warn_if_ambiguous(rewards: Any, transitions: Any, horizon: Any, stacklevel: int) -> None:
+    """Warn of rewards of shape (H, H, H) that could as well depend on the next state."""
+    shape, laws, S = np.shape(rewards), np.shape(transitions), horizon
+    if S > 1 and shape == (S, S, S) and laws in ((S, S, S), (S * S, S)):
+        warnings.warn(
+            f"rewards of shape {shape} are read as [H, S, A]; if they are [S, A, S] and depend on"
+            f" the next state, give np.broadcast_to(rewards, {(S,) * 4})",
+            stacklevel=stacklevel + 1,
+        )
 
 
 def mean_rewards(rewards: Any, transitions: Any, horizon: int) -> np.ndarray:

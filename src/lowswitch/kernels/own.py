@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit, objmode, typeof, types
-from numba.core.errors import NumbaError
+from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
 
@@ -171,7 +171,7 @@ def _callable(function):
         signature = tuple(map(typeof, example))
         try:
             compiled.compile(signature)
-        except NumbaError as error:
+        except (NumbaError, UnsupportedBytecodeError) as error:
             reason = _reason(error)
             continue
         _require_number(function, compiled.overloads[signature].signature.return_type)

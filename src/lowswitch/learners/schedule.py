@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
+from lowswitch.algorithms.fingerprints import is_own, unchanged
 from lowswitch.algorithms.meetings import asks
 from lowswitch.algorithms.powers import MOST_POINTS
 from lowswitch.algorithms.schedules import (
@@ -15,6 +17,7 @@ from lowswitch.algorithms.schedules import (
     WholePolicy,
     plain_schedule,
 )
+from lowswitch.algorithms.steadiness import FROM_ARGUMENTS
 from lowswitch.checks import increasing
 from lowswitch.kernels.arrays import NEVER, OPEN, UNLIMITED, Timing
 from lowswitch.learners.knowledge import ProblemSize
@@ -25,7 +28,8 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
     plain = plain_schedule(schedule)
     whole = plain if isinstance(plain, WholePolicy) else None
     budget = schedule if isinstance(schedule, Budget) else None
-    grid = plain.grid_for(**size._asdict())
+    with _kept(plain):
+        grid = plain.grid_for(**size._asdict())
     if len(grid) > MOST_POINTS:
         raise ValueError(
             f"{plain!r} has {len(grid):,} points in {size.episodes:,} episodes, more than"
@@ -49,6 +53,13 @@ def timing_of(schedule: Schedule, size: ProblemSize, *, replans: bool) -> Timing
     )
 
 
+def _kept(schedule: Schedule) -> AbstractContextManager[None]:
+    """Refuse a user's schedule that changes what it reads."""
+    if not is_own(type(schedule)):
+        return nullcontext()
+    return unchanged(schedule, FROM_ARGUMENTS)
+
+
 def _require_bound(schedule: Schedule, size: ProblemSize, dates: int) -> None:
     """Refuse a user's schedule that promises fewer deployments than it has dates."""
     promised = schedule.refresh_bound(**size._asdict())
@@ -66,7 +77,8 @@ def triggers_of(schedule: Schedule, *, horizon: int, limit: int) -> tuple[int, n
     Every visit count up to `every_until` is a trigger, and so is each count in `later`, which ends
     with NEVER.
     """
-    triggers = schedule.triggers(horizon=horizon, limit=limit)
+    with _kept(plain_schedule(schedule)):
+        triggers = schedule.triggers(horizon=horizon, limit=limit)
     if not (
         isinstance(triggers, Triggers)
         and all(isinstance(count, int | np.integer) for count in triggers.later)

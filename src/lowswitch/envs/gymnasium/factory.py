@@ -26,6 +26,14 @@ _OF_OTHERS = {
     "total_timesteps": "episodes",
     "progress_bar": "progress",
 }
+# and its options that have no like here, with what there is instead
+_NOT_HERE = {
+    "deterministic": "a deployed policy plays no random actions, so leave it out",
+    "eval_env": "call evaluate_policy(env, learner) in a callback",
+    "gamma": "returns are sums over the horizon, without a discount, so leave it out",
+    "reset_num_timesteps": "a learner always continues, so leave it out",
+    "tensorboard_log": "give callbacks=TensorBoardLogger(folder)",
+}
 
 
 def environment(
@@ -71,6 +79,8 @@ def _require_meant_for_env(options: Mapping[str, Any], caller: Callable[..., Any
     """Refuse an option that is an option of the caller, written in another way."""
     own = [name for name in inspect.signature(caller).parameters if name != "options"]
     for key in options:
+        if key in _NOT_HERE:
+            raise ValueError(f"{caller.__name__} has no option {key!r}: {_NOT_HERE[key]}")
         meant = [_OF_OTHERS[key]] if key in _OF_OTHERS else []
         meant = meant or difflib.get_close_matches(key, own, n=1, cutoff=0.85)
         if meant and meant[0] in own:
