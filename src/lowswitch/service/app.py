@@ -45,6 +45,7 @@ _STATUS: dict[type[LedgerError], int] = {
     errors.QuotaError: 429,
     errors.FrozenError: 423,
     errors.StorageError: 503,
+    errors.UnreadableError: 503,
     errors.ReadOnlyError: 503,
     errors.BrokenError: 503,
 }
