@@ -94,12 +94,13 @@ def test_others_may_read_the_anchors():
     assert unit("lowswitch-anchor.service")["UMask"] == ["0022"]
 
 
-def test_a_backup_needs_its_disk():
-    job = unit("lowswitch-backup.service")
-    (folder,) = job["RequiresMountsFor"]
-    assert f"--out {folder} " in job["ExecStart"][0]
-    # "+" leaves out the unit's own view of the disk, in which each of its paths is a mount
-    assert job["ExecStartPre"] == [f"+/usr/bin/mountpoint -q {folder}"]
+def test_a_backup_and_an_anchor_need_their_disks():
+    for name in ("backup", "anchor"):
+        job = unit(f"lowswitch-{name}.service")
+        (folder,) = job["RequiresMountsFor"]
+        assert re.search(rf"--out {folder}[ /]", job["ExecStart"][0])
+        # "+" leaves out the unit's own view of the disk, in which each of its paths is a mount
+        assert job["ExecStartPre"] == [f"+/usr/bin/mountpoint -q {folder}"]
 
 
 def test_a_server_whose_database_is_away_starts_again_for_ever():
@@ -127,6 +128,9 @@ def test_the_alerts_are_about_metrics_that_exist(tmp_path):
         text = served.request("GET", "/metrics", role="auditor")[2].decode()
     known = set(re.findall(r"# TYPE (\w+)", text))
     assert named <= known
+    expressions = " ".join(rule["expr"] for rule in rules)
+    assert "absent(" not in expressions  # one run of several would do for all of them
+    assert set(re.findall(r"unless (\S+ ?\S*\))", expressions)) == {"on(job, instance)"}
     assert {"lowswitch_freeze_unrecorded", "lowswitch_last_backup_timestamp_seconds"} <= named
     if shutil.which("promtool"):
         line = ["promtool", "check", "rules", PACKAGING / "alerts.yaml"]
