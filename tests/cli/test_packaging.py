@@ -137,6 +137,32 @@ def test_the_alerts_are_about_metrics_that_exist(tmp_path):
         subprocess.run(line, check=True, capture_output=True)
 
 
+def test_a_night_in_containers_goes_on_after_a_step_that_fails(tmp_path):
+    """Every program that it starts fails here; the commands of the ledger are commands."""
+    for name in ("podman", "curl", "mountpoint"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@" >> "$0.said"\nexit 1\n')
+        (tmp_path / name).chmod(0o755)
+    night, path = PACKAGING / "nightly-in-containers", {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    ran = subprocess.run([night], cwd=ROOT, env=path, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr.count("failed: ")) == (1, 4)
+    assert (tmp_path / "curl.said").exists()
+    assert (tmp_path / "mountpoint.said").read_text() == "mountpoint -q /backup\n"
+    text = night.read_text(encoding="utf-8").replace("$ledger", "run.db")
+    commands_of = re.findall(r"inside lowswitch ([^<;\n]+)", text)
+    assert len(commands_of) == 2
+    for line in commands_of:
+        syntax.parser(commands.COMMANDS).parse_args(line.replace('"', "").split())
+
+
+def test_an_image_is_built_without_the_secrets():
+    text = (ROOT / ".dockerignore").read_text(encoding="utf-8")
+    left_in = {line[1:] for line in text.splitlines() if line.startswith("!")}
+    assert "*" in text.splitlines()
+    container = (PACKAGING / "Containerfile").read_text(encoding="utf-8")
+    copied = re.findall(r"^COPY (?!--)(.*) \S+$", container, re.M)
+    assert left_in == {name for line in copied for name in line.split()}
+
+
 def test_a_probe_does_not_end_a_server_whose_database_is_away():
     """It can still FREEZE."""
     for name in ("Containerfile", "compose.yaml"):
