@@ -17,7 +17,7 @@ FULL = {
     "kills": {"episodes": 20_000, "most_kills": 200, "seed": 0},
     "torn_logs": {"trials": 200, "seed": 0},
     "tampered": {"trials": 200, "seed": 0},
-    "flips": {"trials": 2000, "seed": 2},
+    "flips": {"trials": 2000, "seed": 281145},
     "power_cuts": {"episodes": 60, "trials": 200, "seed": 0},
     "full_disk": {"points": 50, "seed": 0},
     "orders": {"trials": 1000, "seed": 0},

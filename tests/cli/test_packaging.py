@@ -94,12 +94,13 @@ def test_others_may_read_the_anchors():
     assert unit("lowswitch-anchor.service")["UMask"] == ["0022"]
 
 
-def test_a_backup_needs_its_disk():
-    job = unit("lowswitch-backup.service")
-    (folder,) = job["RequiresMountsFor"]
-    assert f"--out {folder} " in job["ExecStart"][0]
-    # "+" leaves out the unit's own view of the disk, in which each of its paths is a mount
-    assert job["ExecStartPre"] == [f"+/usr/bin/mountpoint -q {folder}"]
+def test_a_backup_and_an_anchor_need_their_disks():
+    for name in ("backup", "anchor"):
+        job = unit(f"lowswitch-{name}.service")
+        (folder,) = job["RequiresMountsFor"]
+        assert re.search(rf"--out {folder}[ /]", job["ExecStart"][0])
+        # "+" leaves out the unit's own view of the disk, in which each of its paths is a mount
+        assert job["ExecStartPre"] == [f"+/usr/bin/mountpoint -q {folder}"]
 
 
 def test_a_server_whose_database_is_away_starts_again_for_ever():
@@ -127,10 +128,39 @@ def test_the_alerts_are_about_metrics_that_exist(tmp_path):
         text = served.request("GET", "/metrics", role="auditor")[2].decode()
     known = set(re.findall(r"# TYPE (\w+)", text))
     assert named <= known
+    expressions = " ".join(rule["expr"] for rule in rules)
+    assert "absent(" not in expressions  # one run of several would do for all of them
+    assert set(re.findall(r"unless (\S+ ?\S*\))", expressions)) == {"on(job, instance)"}
     assert {"lowswitch_freeze_unrecorded", "lowswitch_last_backup_timestamp_seconds"} <= named
     if shutil.which("promtool"):
         line = ["promtool", "check", "rules", PACKAGING / "alerts.yaml"]
         subprocess.run(line, check=True, capture_output=True)
+
+
+def test_a_night_in_containers_goes_on_after_a_step_that_fails(tmp_path):
+    """Every program that it starts fails here; the commands of the ledger are commands."""
+    for name in ("podman", "curl", "mountpoint"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@" >> "$0.said"\nexit 1\n')
+        (tmp_path / name).chmod(0o755)
+    night, path = PACKAGING / "nightly-in-containers", {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    ran = subprocess.run([night], cwd=ROOT, env=path, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr.count("failed: ")) == (1, 4)
+    assert (tmp_path / "curl.said").exists()
+    assert (tmp_path / "mountpoint.said").read_text() == "mountpoint -q /backup\n"
+    text = night.read_text(encoding="utf-8").replace("$ledger", "run.db")
+    commands_of = re.findall(r"inside lowswitch ([^<;\n]+)", text)
+    assert len(commands_of) == 2
+    for line in commands_of:
+        syntax.parser(commands.COMMANDS).parse_args(line.replace('"', "").split())
+
+
+def test_an_image_is_built_without_the_secrets():
+    text = (ROOT / ".dockerignore").read_text(encoding="utf-8")
+    left_in = {line[1:] for line in text.splitlines() if line.startswith("!")}
+    assert "*" in text.splitlines()
+    container = (PACKAGING / "Containerfile").read_text(encoding="utf-8")
+    copied = re.findall(r"^COPY (?!--)(.*) \S+$", container, re.M)
+    assert left_in == {name for line in copied for name in line.split()}
 
 
 def test_a_probe_does_not_end_a_server_whose_database_is_away():

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -14,8 +15,8 @@ import pytest
 
 from ledgers import approve, episode, made, play, rewritten
 from lowswitch.cli import commands
-from lowswitch.ledger import Client, Ledger, LedgerError, Verdict, anchors
-from lowswitch.ledger.anchors import Known, anchored, expected, signing_key, trusted
+from lowswitch.ledger import Client, Ledger, LedgerError, StorageError, Verdict, anchors
+from lowswitch.ledger.anchors import Known, anchored, append, expected, signing_key, trusted
 from lowswitch.ledger.audit import verify_export
 from lowswitch.ledger.chain import Chain
 from lowswitch.ledger.events import canonical, digest
@@ -169,6 +170,12 @@ def test_an_auditor_takes_anchors_from_a_server(tmp_path):
         assert served.ledger.verify(known=trusted(file)).whole
         assert json.loads(file.read_text())["head"] == served.ledger.status().head
         assert served.json("GET", "/api/anchor", role="site")[0] == 403
+        auditor.verify()
+        newest = served.access.newest(2)
+        assert {(one.kind, one.role) for one in newest} == {
+            ("verified", "auditor"),
+            ("anchored", "auditor"),
+        }
 
 
 # ---- the commands --------------------------------------------------------------------------------
@@ -220,6 +227,27 @@ def test_a_damaged_record_is_not_signed(tmp_path, capsys, table, bad):
     said = capsys.readouterr().err
     assert f"event {bad}: its hash does not match its text; nothing was signed" in said
     assert not file.exists()
+
+
+def test_an_anchor_that_does_not_fit_on_the_disk_leaves_no_half_line(tmp_path):
+    with made(tmp_path / "run.db") as ledger:
+        file, key = tmp_path / "anchors.jsonl", signing_key(tmp_path / "key")
+        anchor = anchored(ledger.store, key)
+        append(file, anchor, ledger.store)
+        before, limits = file.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100, limits[1]))
+        try:
+            with pytest.raises(StorageError, match="cannot write"):
+                append(file, anchor, ledger.store)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert file.read_bytes() == before
+
+
+def test_a_half_line_of_anchors_says_what_to_do(tmp_path):
+    (tmp_path / "anchors.jsonl").write_text('{"run": "eb2')
+    with pytest.raises(LedgerError, match="line 1: this is no anchor; if it was cut off"):
+        trusted(tmp_path / "anchors.jsonl")
 
 
 def test_a_server_that_knows_of_damage_signs_nothing(tmp_path):

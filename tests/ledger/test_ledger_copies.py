@@ -1,5 +1,6 @@
 """Backups, copies into another database, read-only media, and runs that are extended or ended."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -184,6 +185,19 @@ def test_the_same_line_makes_a_backup_every_night(tmp_path, capsys, monkeypatch)
     assert names == ["run-20261112T020000Z.db", "run-20261113T020000Z.db", "run-of-mine.db"]
     assert stat.S_IMODE(os.stat(folder / names[0]).st_mode) == 0o600
     ledger.close()
+
+
+def test_a_damaged_backup_is_not_named_like_one(tmp_path, capsys):
+    address, folder = tmp_path / "run.db", tmp_path / "backups"
+    folder.mkdir()
+    with made(address) as ledger:
+        play(ledger, 5)
+    with contextlib.closing(sqlite3.connect(address)) as raw, raw:
+        raw.execute("UPDATE events SET hash = '00' WHERE seq = 5")
+    code, out, _ = run(capsys, "ledger", "backup", address, "--out", folder, "--keep", 2, "--json")
+    (left,) = folder.iterdir()
+    assert (code, left.suffix) == (3, ".damaged")
+    assert json.loads(out)["file"] == str(left)
 
 
 def test_what_a_ledger_writes_is_for_its_owner_alone(tmp_path):

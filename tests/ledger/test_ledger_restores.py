@@ -240,6 +240,27 @@ def test_a_page_of_the_file_is_overwritten(tmp_path, capsys):
     head(path)
 
 
+def test_a_file_that_cannot_be_read_exits_with_3_and_needs_a_backup(tmp_path, capsys):
+    """Its header is overwritten, or marks another kind of file, or the file is cut or empty."""
+    path, backup = tmp_path / "run.db", tmp_path / "backup.db"
+    played(path)
+    known, _ = backed_up(path, backup)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole = path.read_bytes()
+    flipped = whole[:68] + bytes([whole[68] ^ 1]) + whole[69:]  # the mark of a ledger
+    for damaged in (bytes(100) + whole[100:], flipped, whole[: len(whole) // 3], b""):
+        path.write_bytes(damaged)
+        for command in ("verify", "status"):
+            code, _, error = run(capsys, "ledger", command, path)
+            assert (code, "give --backup FILE" in error) == (3, True)
+        assert run(capsys, "ledger", "restore", path, "--by", "operator")[0] == 3
+        done = restore(path, backup, by="operator")
+        assert done.lost.startswith(f"everything after event {known}")
+        assert ["nobody can read" in line for line in done.decisions_lost] == [True]
+        head(path)
+
+
 def test_a_text_that_is_no_text_any_more_is_named_by_its_event(tmp_path, capsys):
     """One bit of a letter makes it a byte that UTF-8 does not have."""
     path = tmp_path / "run.db"

@@ -125,6 +125,21 @@ def test_metrics_answer_from_memory_while_the_database_is_away(served):
     assert "lowswitch_balanced 1" in served.request("GET", "/metrics", role="auditor")[2].decode()
 
 
+def test_reports_wait_while_the_file_cannot_be_read(served, tmp_path):
+    """They are not refused for good: a restore brings back the tickets."""
+    with Client(served.url, served.tokens["site"], spool=tmp_path / "north.spool") as client:
+        issued = client.ask("one")
+        path = served.ledger.store.path
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with open(path, "r+b") as file:
+            file.write(bytes(100))
+        assert isinstance(client.tell(issued.ticket, *episode(issued.policy, 1)), Spooled)
+        assert "cannot be read as a ledger" in str(client.trouble)
+        assert client.refused() == []
+    assert b"\nlowswitch_outage 1\n" in served.request("GET", "/metrics", role="auditor")[2]
+
+
 def test_an_outage_ends_on_an_idle_server_when_the_database_takes_a_write(tmp_path, monkeypatch):
     monkeypatch.setattr("lowswitch.service.app._LOOK_AGAIN", 0.02)
     monkeypatch.setattr("lowswitch.service.app._CALM", 0.05)

@@ -614,11 +614,14 @@ def export(ledger: Ledger, options: argparse.Namespace) -> Any:
 def backup(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Copy the ledger into a file or folder while it is used, and verify the copy."""
     from lowswitch.ledger.copies import backup_path, prune
+    from lowswitch.ledger.sqlite import rename
 
     path = backup_path(options.address, options.out, options.keep)
     ledger.backup(path)
     verdict = _verified(path, options)
     gone = prune(path, options.keep) if options.keep and verdict.whole else []
+    if not verdict.whole and path.parent == Path(options.out):  # nobody takes it for the newest
+        path = Path(rename(path, path.with_suffix(".damaged")))
     if verdict.whole:
         _record_copy(ledger, options, "backed_up", events=verdict.events, file=path.name)
     return {"file": str(path), "whole": verdict.whole, "verdict": verdict.what, "removed": gone}

@@ -21,6 +21,7 @@ from lowswitch.ledger.errors import (
     TokenWarning,
     UnknownTicketError,
     UnreachableError,
+    UnreadableError,
 )
 from lowswitch.ledger.feature import Feature
 from lowswitch.ledger.imports import import_csv
@@ -66,6 +67,7 @@ __all__ = [
     "Told",
     "UnknownTicketError",
     "UnreachableError",
+    "UnreadableError",
     "Verdict",
     "Version",
     "import_csv",

@@ -7,6 +7,7 @@ others made before: the number and the hash of an event, with the server's signa
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -149,12 +150,20 @@ def append(path: Path, anchor: Anchor, store: Store) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(descriptor, line_of(anchor).encode())
+            _write_whole(descriptor, line_of(anchor).encode())
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
     except OSError as error:
         raise StorageError(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+def _write_whole(descriptor: int, line: bytes) -> None:
+    """Append a line, or nothing if the disk has no room for all of it."""
+    size = os.fstat(descriptor).st_size
+    if os.write(descriptor, line) < len(line):
+        os.ftruncate(descriptor, size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _require_on_record(before: Anchor, anchor: Anchor, store: Store) -> None:
@@ -195,7 +204,9 @@ def read_anchors(path: Path) -> Iterator[Anchor]:
             if not (whole and all(map(_HASH.fullmatch, (found.run, found.head, found.key)))):
                 raise ValueError
         except (TypeError, ValueError):
-            raise LedgerError(f"{str(path)!r}, line {number}: this is no anchor") from None
+            raise LedgerError(
+                f"{str(path)!r}, line {number}: this is no anchor; if it was cut off, remove it"
+            ) from None
         yield found
 
 

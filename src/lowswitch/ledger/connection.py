@@ -127,7 +127,7 @@ def _raise(status: int, body: bytes) -> None:
 
 def error_of(kind: str, says: str, status: int = 422) -> LedgerError:
     """The error that the server's ledger raised."""
-    if status in _AWAY or kind == "StorageError":
+    if status in _AWAY or kind in ("StorageError", "UnreadableError"):
         return UnreachableError(f"the server cannot do it now: {says}")
     if kind == "WrongHost" or (status in (404, 405) and kind == "Refused"):
         return UnreachableError(f"no ledger is served under this url: {says}")

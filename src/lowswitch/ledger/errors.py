@@ -69,6 +69,10 @@ class DamagedError(LedgerError):
     """`verify` found damage."""
 
 
+class UnreadableError(NotALedgerError, StorageError, DamagedError):
+    """The database cannot be read: it is damaged, or something else than a ledger."""
+
+
 class BrokenError(LedgerError):
     """An event contradicts the events before it."""
 

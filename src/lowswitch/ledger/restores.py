@@ -31,6 +31,7 @@ from lowswitch.ledger.writer import text
 from lowswitch.show.text import counted
 
 _GIVE = "give a backup with --backup"
+_UNKNOWN = "perhaps others, which nobody can read any more; ask the people who decide"
 _MOST_NAME = 17  # characters of a ledger's name in PostgreSQL that fit before the time
 
 
@@ -161,14 +162,20 @@ def _lost(events: _Chain, damaged: Store | None) -> tuple[str, list[str]]:
     if events.is_all:
         return "", []
     after = f"after event {events.total:,} of {events.time[:16]} UTC"
-    decisions, head = list[str](), 0
-    with suppress(LedgerError):
+    decisions, head, all_read = list[str](), 0, True
+    try:
         if damaged is not None:
             head = damaged.head()[0]
             for row in damaged.read(events.total + 1):
-                with suppress(TypeError, ValueError):
+                try:
                     decisions += _decision(event_of(*row))
+                except (TypeError, ValueError):
+                    all_read = False
+    except LedgerError:
+        all_read = False
     count = head - events.total
+    if not all_read or count <= 0:
+        decisions.append(_UNKNOWN)
     return (f"{counted(count, 'event')} {after}" if count > 0 else f"everything {after}"), decisions
 
 

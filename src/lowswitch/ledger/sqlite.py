@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lowswitch.io.files import create_private, sync_file, sync_folder, write_new
-from lowswitch.ledger.errors import NotALedgerError, StorageError
+from lowswitch.ledger.errors import NotALedgerError, StorageError, UnreadableError
 from lowswitch.ledger.events import FORMAT, Event
 from lowswitch.ledger.store import COMPANIONS, Store
 
@@ -21,6 +21,7 @@ _EARLIER = {  # of ledgers that an earlier version made
     ("index", "tickets_by_status", "CREATE INDEX tickets_by_status ON tickets (status)")
 }
 _BUSY_MS = 30_000
+_DAMAGED = ("not a database", "malformed")  # in the errors of SQLite
 # A damaged text is read as another one, so that `verify` names its row by the hash.
 _TEXT = partial(str, encoding="utf-8", errors="replace")
 _HALF_MADE = 1 << 16  # bytes that such a file has at most
@@ -85,7 +86,7 @@ class SqliteStore(Store):
         with store._errors:
             kind = store.execute("PRAGMA application_id")[0][0]
             if kind != _KIND:
-                raise NotALedgerError(f"{str(path)!r} is a database, but no ledger")
+                raise _unreadable(path, "another kind of database")
             if not read_only:
                 store._prepare()
             store.adopt(repr(str(path)), read_only=read_only)
@@ -262,6 +263,14 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         return connection
 
 
+def _unreadable(path: Path, why: object) -> UnreadableError:
+    """The error of a file that is a damaged ledger, or none."""
+    return UnreadableError(
+        f"{str(path)!r} cannot be read as a ledger ({why}). If it was one, 'lowswitch ledger"
+        " restore' mends it; give --backup FILE if its events cannot be read"
+    )
+
+
 class _Errors:
     """Translates SQLite's errors into messages that name the file and the remedy.
 
@@ -276,13 +285,11 @@ class _Errors:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, sqlite3.DatabaseError):
-            if "not a database" in str(error):
-                raise NotALedgerError(f"{str(self.path)!r} is no ledger ({error})") from error
-            way_out = "Try again when the disk works and has room"
-            if "malformed" in str(error):
-                way_out = "Mend it with 'lowswitch ledger restore'"
+            if any(word in str(error) for word in _DAMAGED):
+                raise _unreadable(self.path, error) from error
             raise StorageError(
-                f"{str(self.path)!r} could not be used ({error}); nothing was saved. {way_out}"
+                f"{str(self.path)!r} could not be used ({error}); nothing was saved. Try again when"
+                " the disk works and has room"
             ) from error
         if isinstance(error, OSError):
             raise StorageError(f"cannot write {str(self.path)!r}: {error.strerror}") from error

@@ -286,11 +286,13 @@ class Access:
                 list(noted.used.items()),
             )
 
-    def _record(self, by: str, kind: str, payload: dict[str, Any]) -> None:
+    def _record(
+        self, by: str, kind: str, payload: dict[str, Any], role: str = OPERATOR
+    ) -> None:
         """Record an event."""
         with self._lock:
             with self._store.transaction():
-                self._chain.record(by, OPERATOR, kind, payload)
+                self._chain.record(by, role, kind, payload)
             self._take_in()
 
     def _take_in(self) -> None:
@@ -319,19 +321,19 @@ class Access:
 
     # ---- backups, anchors and verdicts -----------------------------------------------------------
 
-    def copied(self, kind: str, *, by: str, **facts: Any) -> None:
+    def copied(self, kind: str, *, by: str, role: str = OPERATOR, **facts: Any) -> None:
         """Record that a copy of the data, or of the head, was taken."""
         require_word("kind", kind, COPIED)
-        self._record(by, kind, facts)
+        self._record(by, kind, facts, role)
 
     def last_copied(self, kind: str) -> str | None:
         """When such a copy was last taken."""
         return self._done.get(kind)
 
-    def keep(self, verdict: Verdict, *, by: str) -> None:
+    def keep(self, verdict: Verdict, *, by: str, role: str = OPERATOR) -> None:
         """Record the result of `verify`."""
         names = ("whole", "events", "first_bad", "what", "head")
-        self._record(by, "verified", {name: getattr(verdict, name) for name in names})
+        self._record(by, "verified", {name: getattr(verdict, name) for name in names}, role)
 
     def last_verdict(self) -> dict[str, Any] | None:
         """The result of the last `verify`, with its time and who asked for it."""

@@ -305,7 +305,8 @@ async def _pieces(call: Call, lines_of: Callable[[Ledger], Iterator[str]]) -> As
 
 async def verify(call: Call) -> Response:
     """Start to verify; the verdict is recorded at the end."""
-    await call.service.verify(call.who)
+    assert call.token is not None
+    await call.service.verify(call.token)
     return _json({"verifying": True}, 202)
 
 
@@ -318,7 +319,8 @@ async def verdict(call: Call) -> Response:
 
 async def anchor(call: Call) -> Response:
     """The current heads of the ledger, signed, for somebody who stores them elsewhere."""
-    service = call.service
+    service, who = call.service, call.token
+    assert who is not None
     if service.key_file is None and is_postgres(service.address):
         says = "this server has no signing key; its administrator starts it with --key-file FILE"
         raise LedgerError(says)
@@ -333,7 +335,9 @@ async def anchor(call: Call) -> Response:
     made = await service.engine.call(sign)
     last = service.access.last_copied(ANCHORED)
     if last is None or now() - datetime.fromisoformat(last) > _ANCHORED_ANEW:
-        note = functools.partial(service.access.copied, ANCHORED, by=call.who, events=made["seq"])
+        note = functools.partial(
+            service.access.copied, ANCHORED, by=who.name, role=who.role, events=made["seq"]
+        )
         await attempt(note, RECORD_SECONDS)
     return _json(made)
 

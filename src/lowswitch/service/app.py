@@ -45,6 +45,7 @@ _STATUS: dict[type[LedgerError], int] = {
     errors.QuotaError: 429,
     errors.FrozenError: 423,
     errors.StorageError: 503,
+    errors.UnreadableError: 503,
     errors.ReadOnlyError: 503,
     errors.BrokenError: 503,
 }
@@ -147,21 +148,21 @@ class Service:
         """The name of the cookie; behind TLS, one that browsers bind to this host."""
         return "__Host-lowswitch" if self.behind_tls else "lowswitch"
 
-    async def verify(self, by: str) -> None:
+    async def verify(self, by: Token) -> None:
         """Start to verify, unless a verify is running."""
         if self.verifying is None or self.verifying.done():
             self.verifying = asyncio.create_task(asyncio.to_thread(self._verify, by))
 
-    def _verify(self, by: str) -> None:
+    def _verify(self, by: Token) -> None:
         try:
             with self.reading() as reader:
                 verdict = reader.verify(progress=False)
         except LedgerError as error:  # it cannot even be opened, which is a verdict, too
             bad = error.seq if isinstance(error, errors.BrokenError) else None
             verdict = Verdict(False, 0 if bad is None else bad - 1, bad, str(error), "")
-        self.access.keep(verdict, by=by)
+        self.access.keep(verdict, by=by.name, role=by.role)
         level = "info" if verdict.whole else "error"
-        self.log.write(level, "verified", by=by, whole=verdict.whole, says=verdict.what)
+        self.log.write(level, "verified", by=by.name, whole=verdict.whole, says=verdict.what)
 
     async def record_access(self) -> None:
         """Record logins now if the database answers soon; otherwise `keep_up` does so later."""

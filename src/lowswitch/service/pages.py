@@ -292,7 +292,8 @@ async def _freeze_form(call: Call, wrong: str = "", code: int = 200) -> Response
 
 async def verify(call: Call) -> Response:
     """Replay everything from the start."""
-    await call.service.verify(call.who)
+    assert call.token is not None
+    await call.service.verify(call.token)
     task = call.service.verifying
     assert task is not None
     await asyncio.wait([task], timeout=2.0)  # a small ledger is verified at once
