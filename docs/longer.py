@@ -1,12 +1,12 @@
 """Measure switches in billions of episodes: docs/switching/longer.json, and the figure.
 
-    python docs/longer.py --folder FOLDER [--seconds N]   about ten minutes on an H200
+    python docs/longer.py --folder FOLDER [--seconds N]   eight minutes on an H200
     python docs/longer.py --check                         whether the CPU finds the same
     python docs/longer.py --draw                          the figure, from the result file
 
 UCB2-H plays 200 random problems, with a bonus for 10^10 episodes. Every second problem has states
 in which actions have twins with the same law and reward, so some of its rows have two optimal
-actions. FOLDER keeps the state of all runs: the same command goes on where it ended, and more
+actions. In 470 seconds an H200 plays 1.8 billion episodes of each of the 800 runs. FOLDER keeps the state of all runs: the same command goes on where it ended, and more
 seconds give more episodes. `python docs/publish.py` then puts the numbers on the page.
 """
 
@@ -20,6 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from pages import table
+from switching import powers, raised, with_errors
 
 import lowswitch as ls
 from lowswitch.gpu import compiler, driver
@@ -228,6 +231,115 @@ def measure(folder: Path, seconds: float) -> None:
     (TARGET / "longer.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
+# ---- publishing ----------------------------------------------------------------------------------
+
+SHOWN = 4  # decades, up to the last mark
+KINDS = {  # what is counted: its name in the table, and the problems in which it can occur
+    "triggers": ("triggers", lambda row: True),
+    "tied": ("changes in tied rows", lambda row: row["tied_rows"] > 0),
+    "sole": ("changes in rows with one optimal action", lambda row: True),
+}
+
+
+class Counts:
+    """One count on all problems in which it can occur, at one scale."""
+
+    def __init__(self, rows: list[dict[str, Any]], kind: str, scale: float) -> None:
+        self.words, occurs = KINDS[kind]
+        self.scale, self.rows = scale, [r for r in rows if r["scale"] == scale and occurs(r)]
+        if kind == "tied":
+            self.counts = self._of("switches") - self._of("sole")
+        else:
+            self.counts = self._of(kind)
+
+    def _of(self, name: str) -> np.ndarray:  # [problems, marks]
+        return np.array([row[name] for row in self.rows])
+
+    @property
+    def by_decade(self) -> np.ndarray:  # [problems, SHOWN]
+        """How many there were in each of the last decades."""
+        return np.diff(self.counts[:, -1 - 4 * SHOWN :: 4], axis=1)
+
+    def line(self) -> list[str]:
+        settled = (self.by_decade[:, -1] == 0).mean()
+        medians = (f"{median:,.0f}" for median in np.median(self.by_decade, axis=0))
+        return [
+            self.words,
+            f"{self.scale:g}",
+            str(len(self.rows)),
+            *medians,
+            f"{100 * settled:.0f} %",
+        ]
+
+    def slopes(self) -> np.ndarray:  # [problems]
+        """b of a + b ln K over the last two decades."""
+        gained: np.ndarray = self.by_decade[:, -2:].sum(axis=1) / np.log(100)
+        return gained
+
+    @property
+    def falls(self) -> np.ndarray:  # [problems]
+        """The last decade over the one before it."""
+        last, before = self.by_decade[:, -1], self.by_decade[:, -2]
+        return last[before > 0] / before[before > 0]
+
+
+def counted() -> tuple[list[Counts], np.ndarray]:
+    rows = json.loads((TARGET / "longer.json").read_text(encoding="utf-8"))
+    passed = MARKS[: len(rows[0]["triggers"])]
+    return [Counts(rows, kind, scale) for kind in KINDS for scale in SCALES], passed
+
+
+def values() -> dict[str, str]:
+    found, passed = counted()
+    ends = passed[-1 - 4 * SHOWN :: 4][1:]
+    names = ("states", "actions", "horizon", "least_gap")
+    exponents = [
+        [one.words, f"{one.scale:g}", *with_errors(*powers(one.rows, one.slopes(), names))]
+        for one in found
+    ]
+    by_words = {one.words: [] for one in found}
+    for one in found:
+        by_words[one.words].append(one.falls)
+    falls = [f"{np.median(np.concatenate(many)):.2f}" for many in by_words.values()]
+    head = [f"to {_short(end)}" for end in ends]
+    return {
+        "longer/decades": table(
+            ["what is counted", "c", "problems", *head, "none in the last"],
+            [one.line() for one in found], left=2,
+        ),
+        "longer/exponents": table(
+            ["slope of", "c", "power of S", "power of A", "power of H", "power of the least gap"],
+            exponents, left=2,
+        ),
+        "longer/episodes": _short(passed[-1]),
+        "longer/problems": str(PROBLEMS),
+        **{f"longer/{kind}": fall for kind, fall in zip(KINDS, falls, strict=True)},
+    }  # fmt: skip
+
+
+def _short(number: int) -> str:
+    power = int(np.log10(number))
+    return f"{number / 10**power:.1f}·10{raised(power)}"
+
+
+def draw() -> None:
+    """What each decade adds, against episodes."""
+    import matplotlib.pyplot as plt
+
+    found, passed = counted()
+    figure, axes = plt.subplots(figsize=(6.5, 3.8), layout="constrained")
+    colors = dict(zip([words for words, _ in KINDS.values()], ("0.5", "tab:red", "tab:blue")))
+    for one in found:
+        added = one.counts[:, 4:] - one.counts[:, :-4]
+        style = {"color": colors[one.words], "linestyle": "-" if one.scale == 0.05 else "--"}
+        medians = np.median(added, axis=0)
+        axes.plot(passed[4:], medians, label=f"{one.words}, c = {one.scale:g}", **style)
+    axes.set(xscale="log", yscale="log", xlabel="episodes", ylabel="in the last decade (median)")
+    axes.set_title("log K is a level line here")
+    axes.legend(fontsize=7.5, loc="lower left")
+    figure.savefig(TARGET / "longer.png", dpi=120)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -235,13 +347,16 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--seconds", type=float, default=560.0)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--draw", action="store_true")
     options = parser.parse_args()
     if options.check:
         check()
-    elif options.folder is None:
-        parser.error("give --folder, which keeps the state of all runs, or --check")
-    else:
+        return
+    if not options.draw:
+        if options.folder is None:
+            parser.error("give --folder, which keeps the state of all runs, --check or --draw")
         measure(options.folder, options.seconds)
+    draw()
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import lowswitch as ls
 from lowswitch import TabularMDP, deployment_gaps, envs
 from lowswitch.show.progress import cores
 
-HORIZONS = (64, 45, 32, 23, 16, 11, 8, 6, 4)
+HORIZONS = (4, 6, 8, 11, 16, 23, 32, 45, 64)
 EPISODES = 10_000
 SEEDS, ENOUGH = 20, 0.9
 LOSS = 0.05
@@ -72,7 +72,7 @@ FAMILIES: dict[str, Callable[[int], TabularMDP]] = {
 
 
 def units() -> list[str]:
-    """family | steps | learner, the largest first, and then the problems of run.py."""
+    """family | steps | learner, and then the problems of run.py."""
     found = [
         f"{family}|{H}|{learner}"
         for H in HORIZONS

@@ -34,7 +34,7 @@ CASES = {
     **{f"mdp {K}": (4, K) for K in (10, 14, 20)},
 }
 BUDGETS = (1, 2, 3, 5, 10)
-PROBLEMS, PIECE, CHOOSING = 2048, 256, 256
+PROBLEMS, PIECE, CHOOSING = 1024, 128, 256
 LEARNERS = {  # {c}: one of the constants, chosen; on arms and on MDPs
     "few": ("few:deployments={N}",) * 2,
     "few, true prior": (
@@ -73,9 +73,7 @@ def drawn(case: str, choosing: bool) -> np.ndarray:  # [problems, numbers]
 def problem(numbers: np.ndarray) -> ls.TabularMDP:
     """Arms with these means, or an MDP whose rows lead to state 1 with these probabilities."""
     if len(numbers) == 2:
-        return ls.TabularMDP(
-            np.ones((1, 2, 1)), numbers[None], horizon=1, reward_law="bernoulli"
-        )
+        return ls.TabularMDP(np.ones((1, 2, 1)), numbers[None], horizon=1, reward_law="bernoulli")
     up = numbers.reshape(2, 2)
     laws = np.stack([1 - up, up], axis=-1)
     return ls.TabularMDP(laws, np.array([[0.0, 0.0], [1.0, 1.0]]), horizon=3, start=0)
@@ -85,17 +83,53 @@ def problem(numbers: np.ndarray) -> ls.TabularMDP:
 
 
 def units() -> list[str]:
-    """case | learner | changes | constant | kind or first problem."""
-    found = [f"{case}|optimum|{n}||" for case, (_, ns) in EXACT.items() for n in reversed(ns)]
-    for (case, (size, _)), name, n in itertools.product(CASES.items(), LEARNERS, BUDGETS):
+    """case | learner | changes | constant | kind or first problem; first, where nothing is chosen.
+
+    The constants of other learners come last, on the problems for choosing.
+    """
+    found, choosing = list[str](), list[str]()
+    for (case, (size, T)), n, name in itertools.product(CASES.items(), BUDGETS, LEARNERS):
         text = LEARNERS[name][size == 4]
-        if text and ("{" in text or n == BUDGETS[0]):
-            constants = CONSTANTS.get(name, ("",))
-            if len(constants) > 1:
-                found += [f"{case}|{name}|{n}|{c}|choose" for c in constants]
-            firsts = range(0, PROBLEMS, PIECE)
-            found += [f"{case}|{name}|{n}|{c}|{i}" for c in constants for i in firsts]
-    return found
+        if not text or (name == "BaSE" and not _has_grid(n, T)):
+            continue
+        if name in CONSTANTS:
+            choosing += [f"{case}|{name}|{n}|{c}|choose" for c in CONSTANTS[name]]
+        elif "{" in text or n == BUDGETS[0]:
+            found += pieces(f"{case}|{name}|{n}|")
+    return found + choosing
+
+
+def _has_grid(changes: int, episodes: int) -> bool:
+    """Whether BaSE has a grid with these changes."""
+    try:
+        ls.bandits.base(batches=changes + 1).ends(2, episodes)
+    except ValueError:
+        return False
+    return True
+
+
+def pieces(begin: str) -> list[str]:
+    """The units that together run all problems."""
+    return [f"{begin}|{i}" for i in range(0, PROBLEMS, PIECE)]
+
+
+def finals(known: dict[str, Any]) -> list[str]:
+    """Units of learners with the constant that lost least on the problems for choosing."""
+    lost: dict[str, dict[str, float]] = {}
+    for unit, found in known.items():
+        case, name, n, c, kind = unit.split("|")
+        if kind == "choose":
+            lost.setdefault(f"{case}|{name}|{n}", {})[c] = float(np.mean(found, axis=0)[0])
+    return [
+        unit
+        for begin, by in lost.items()
+        for unit in pieces(f"{begin}|{min(by, key=by.__getitem__)}")
+    ]
+
+
+def optima() -> list[str]:
+    """Units that compute values on the best dates."""
+    return [f"{case}|optimum|{n}||" for case, (_, ns) in EXACT.items() for n in reversed(ns)]
 
 
 def work(unit: str) -> Any:
