@@ -5,8 +5,10 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
+from functools import partial
+from multiprocessing import TimeoutError, get_context
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +78,33 @@ class Results:
         self.found[name] = found
         print(name, found, flush=True)
         write(self.path, self.found)
+
+
+# ---- work in processes ---------------------------------------------------------------------------
+
+
+def finish(
+    path: Path, work: Callable[[str], Any], units: Sequence[str], minutes: float, workers: int
+) -> dict[str, Any]:
+    """What `work` finds for each unit, by name; the file keeps it, and the same call resumes.
+
+    Units that are not finished in time are missing.
+    """
+    until, known = time.monotonic() + 60 * minutes, read(path)
+    left = [unit for unit in units if unit not in known]
+    with get_context("fork").Pool(workers) as pool:
+        coming = pool.imap_unordered(partial(_named, work), left)
+        try:
+            for done in range(len(left)):
+                name, known[name] = coming.next(max(0.0, until - time.monotonic()))
+                if done % 20 == 0:
+                    path.write_text(json.dumps(known) + "\n", encoding="utf-8")
+        except TimeoutError:
+            pass
+    path.write_text(json.dumps(known) + "\n", encoding="utf-8")
+    print(f"{sum(unit in known for unit in units)} of {len(units)} are finished", flush=True)
+    return known
+
+
+def _named(work: Callable[[str], Any], unit: str) -> tuple[str, Any]:
+    return unit, work(unit)

@@ -6,10 +6,10 @@
     python docs/publish.py --check       say which pages differ from the files, and change nothing
 
 The other result files are written by docs/frontier.py, docs/orders.py, docs/coarser.py,
-docs/effect.py, docs/episodes.py, docs/scales.py, docs/sweeps.py and docs/switching.py, and with
---json docs/numbers/NAME.json by speed.py, machines.py, gpu.py, few/run.py, linear/run.py,
-linear/trial.py, ledger.py, ledger_faults.py, evidence.py, feature_evidence.py, evaluation.py,
-own.py, federated.py, randql.py, larfe.py and
+docs/effect.py, docs/episodes.py, docs/scales.py, docs/sweeps.py, docs/switching.py and
+docs/longer.py, and with --json docs/numbers/NAME.json by speed.py, machines.py, gpu.py, few/run.py,
+few/optimum.py, few/meetings.py, linear/run.py, linear/trial.py, ledger.py, ledger_faults.py,
+evidence.py, feature_evidence.py, evaluation.py, own.py, federated.py, randql.py, larfe.py and
 service.py of benchmarks/.
 """
 
@@ -23,6 +23,7 @@ import effect
 import episodes
 import formulas
 import frontier
+import longer
 import measured
 import orders
 import reproduction
@@ -38,7 +39,7 @@ def values() -> dict[str, str]:
     """All that is published, in Markdown, by the name that stands before it on the pages."""
     sources = (
         *(reproduction, frontier, orders, measured, coarser, episodes, scales),
-        *(sweeps, switching, budgets, vectors, trials, effect),
+        *(sweeps, switching, longer, budgets, vectors, trials, effect),
     )
     return {name: value for source in sources for name, value in source.values().items()}
 

@@ -15,6 +15,7 @@ ended. `python docs/publish.py` then puts the numbers on the page.
 import argparse
 import itertools
 import json
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -136,18 +137,21 @@ class Group:
             10
         )
 
-    def exponents(self, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # [3] each
-        """Powers of S, A and H in the slopes, by least squares on logarithms; standard errors."""
-        rows = [[1, *(row[key] for key in ("states", "actions", "horizon"))] for row in self.rows]
-        factors, kept = np.log(np.array(rows, dtype=float)), slopes > 0
-        factors[:, 0] = 1
 
-        def fit(chosen: np.ndarray) -> np.ndarray:
-            return np.linalg.lstsq(factors[chosen], np.log(slopes[chosen]), rcond=None)[0][1:]
+def powers(
+    rows: list[dict[str, Any]], slopes: np.ndarray, names: tuple[str, ...]
+) -> tuple[np.ndarray, np.ndarray]:  # [names] each
+    """Powers of some numbers of the rows in the positive slopes, by least squares on logarithms;
+    standard errors.
+    """
+    factors = np.log([[math.e, *(float(row[name]) for name in names)] for row in rows])
 
-        rng, places = np.random.default_rng(0), np.flatnonzero(kept)
-        drawn = [fit(rng.choice(places, len(places))) for _ in range(DRAWS)]
-        return fit(places), np.std(drawn, axis=0)
+    def fit(chosen: np.ndarray) -> np.ndarray:
+        return np.linalg.lstsq(factors[chosen], np.log(slopes[chosen]), rcond=None)[0][1:]
+
+    rng, places = np.random.default_rng(0), np.flatnonzero(slopes > 0)
+    drawn = [fit(rng.choice(places, len(places))) for _ in range(DRAWS)]
+    return fit(places), np.std(drawn, axis=0)
 
 
 def groups() -> list[Group]:
@@ -157,7 +161,7 @@ def groups() -> list[Group]:
 
 def values() -> dict[str, str]:
     found = groups()
-    decades = [f"10{_raised(round(np.log10(mark)))}" for mark in MARKS[SHOWN]]
+    decades = [f"10{raised(round(np.log10(mark)))}" for mark in MARKS[SHOWN]]
     header = ("rows have", "c", "problems", *(f"to {mark}" for mark in decades), "triggers, last")
     lines = [
         (
@@ -194,16 +198,18 @@ def _exponents(found: list[Group]) -> str:
     lines = []
     for words, wanted, of in kinds:
         for group in filter(wanted, found):
-            powers, errors = group.exponents(group.slopes(of))
-            cells = (
-                f"{power:.2f} ± {error:.2f}" for power, error in zip(powers, errors, strict=True)
-            )
             kind = words if of == "switches" else f"{words}, {group.words}"
-            lines.append((kind, f"{group.scale:g}", *cells))
+            found_powers = powers(group.rows, group.slopes(of), ("states", "actions", "horizon"))
+            lines.append((kind, f"{group.scale:g}", *with_errors(*found_powers)))
     return table(("what grows", "c", "power of S", "power of A", "power of H"), lines, left=2)
 
 
-def _raised(power: int) -> str:
+def with_errors(numbers: np.ndarray, errors: np.ndarray) -> list[str]:
+    """Numbers and their standard errors as cells of a table."""
+    return [f"{number:.2f} ± {error:.2f}" for number, error in zip(numbers, errors, strict=True)]
+
+
+def raised(power: int) -> str:
     return str(power).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
