@@ -345,7 +345,7 @@ class RidgeKnowledge:
         """The part of a proposal by which a policy would be deployed, if it is another one."""
         if policy.identity == self.deployed.identity:
             return {}
-        forbidden = np.argwhere(policy.allowed & ~self.allowed)
+        forbidden = np.argwhere(policy.playable & ~self.allowed)
         if len(forbidden):
             h, a = map(int, forbidden[0])
             raise ValueError(
