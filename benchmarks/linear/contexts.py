@@ -221,3 +221,12 @@ def in_raw_units(one, seed):
     units = 10 ** generator.uniform(-1.5, 3, d)
     moved = units * (one.contexts + generator.uniform(-20, 20, d))
     return Rounds(one.name, moved, one.means, one.rewards, constant=False)
+
+
+def with_squares(one):
+    """The same rounds with the squares and products of the features, of mean 0 and deviation 1."""
+    x = one.contexts
+    i, j = np.triu_indices(x.shape[1])
+    products = x[:, i] * x[:, j]
+    products = (products - products.mean(axis=0)) / (products.std(axis=0) + 1e-9)
+    return Rounds(one.name, np.column_stack([x, products]), one.means, one.rewards, constant=False)

@@ -29,11 +29,13 @@ from lowswitch.learners.ridge_spec import linear_form
 
 SEEDS = range(1000, 1016)
 FRESH = range(5000, 5032)  # for inventory and control, which were looked at with the others
+JUDGED = range(40_000, 40_032)  # for the bandits by the newest rule
 MANY = range(9000, 9192)  # for fixed arms, where a few runs make the mean
 PAIRED = range(30_000, 30_600)  # for fixed arms with and without an intercept
 CONTROLLED = FRESH[: int(os.environ.get("CONTROL_SEEDS", "10"))]
 TUNED = (0.05, 0.1, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0)  # alphas of the rival
 ROUNDS = 10_000
+MOST_SQUARED = 15  # features whose squares and products are tried
 
 
 class Kept:
@@ -215,23 +217,38 @@ def control(name):
 
 def bandits():
     """Ten deployments against the best that learns after every round, before and after rule 2."""
+    return of_each_problem(one_bandit)
+
+
+def limits():
+    """What limits ten deployments on these problems, with the rivals of the section bandits.
+
+    `few`, the same by rule 2, with squares and products of the features, in raw units, and a
+    regression that is told everything on the same dates.
+    """
+    return of_each_problem(one_limit)
+
+
+def of_each_problem(measure):
+    """What is measured on each problem, with the settings."""
     import contexts
 
     results = {}
     for name in contexts.PROBLEMS:
-        results[name] = one_bandit(contexts, name)
+        words = f"{measure.__name__}, {name}, {JUDGED}"
+        results[name] = KEPT.get(words, lambda name=name: measure(contexts, name))
         say(f"  {name}: {results[name]}")
-    return {"rounds": ROUNDS, "seeds": len(FRESH), "deployments": 10, "problems": results}
+    return {"rounds": ROUNDS, "seeds": len(JUDGED), "deployments": 10, "problems": results}
 
 
 def one_bandit(contexts, name):
     """Ratios to the rival, which always has the constant feature; errors in the same unit."""
     made = {
-        constant: [contexts.problem(name, ROUNDS, seed, constant=constant) for seed in FRESH]
+        constant: [contexts.problem(name, ROUNDS, seed, constant=constant) for seed in JUDGED]
         for constant in (False, True)
     }
     dates = np.array(ls.parts.Spread().within(10, ROUNDS, made[True][0].shape.weights))
-    rival, regret, waited = contexts.best_every_round(made[True], FRESH, dates)
+    rival, regret, waited = contexts.best_every_round(made[True], JUDGED, dates)
     rows = {"rival": rival, "regret": float(regret.mean()), "waiting": ratio(waited, regret)}
     for constant, rule in itertools.product((False, True), (1, 2)):
         algorithm = ls.few(deployments=10, rule=rule)
@@ -240,37 +257,30 @@ def one_bandit(contexts, name):
     return rows
 
 
-def limits():
-    """What limits ten deployments on these problems, with the rivals of the section bandits.
-
-    `few` itself, in raw units, the same by rule 1, and a regression that is told everything on the
-    same dates.
-    """
-    import contexts
-
-    results, known = {}, RIVALS["bandits"]
-    for name in contexts.PROBLEMS:
-        made = [contexts.problem(name, ROUNDS, seed, constant=True) for seed in FRESH]
-        plain = [contexts.problem(name, ROUNDS, seed, constant=False) for seed in FRESH]
-        raw = [contexts.in_raw_units(*one) for one in zip(plain, FRESH, strict=True)]
-        dates = np.array(ls.parts.Spread().within(10, ROUNDS, made[0].shape.weights))
-        regret = contexts.runs_of(known[name]["rival"], made, FRESH, dates)[:, 0]
-        told = np.array([contexts.full_information(one, dates) for one in made])
-        form = linear_form(ls.few(deployments=10), ROUNDS)
-        earlier = replace(form, estimator=replace(form.estimator, rule=1))
-        rows = {"few": (form, plain), "raw": (form, raw), "raw before": (earlier, raw)}
-        results[name] = {"full information": ratio(told, regret)}
-        for words, (algorithm, drawn) in rows.items():
-            results[name][words] = ratio(regrets(drawn, algorithm), regret)
-        say(f"  {name}: {results[name]}")
-    return {"rounds": ROUNDS, "seeds": len(FRESH), "problems": results}
+def one_limit(contexts, name):
+    """Ratios to the rival of the section bandits."""
+    made = [contexts.problem(name, ROUNDS, seed, constant=True) for seed in JUDGED]
+    plain = [contexts.problem(name, ROUNDS, seed, constant=False) for seed in JUDGED]
+    dates = np.array(ls.parts.Spread().within(10, ROUNDS, made[0].shape.weights))
+    regret = contexts.runs_of(RIVALS["bandits"][name]["rival"], made, JUDGED, dates)[:, 0]
+    told = np.array([contexts.full_information(one, dates) for one in made])
+    form = linear_form(ls.few(deployments=10), ROUNDS)
+    earlier = replace(form, estimator=replace(form.estimator, rule=2))
+    raw = [contexts.in_raw_units(*one) for one in zip(plain, JUDGED, strict=True)]
+    rows = {"few": (form, plain), "before": (earlier, plain), "raw": (form, raw)}
+    if plain[0].shape.features < MOST_SQUARED:
+        rows["squares"] = form, [contexts.with_squares(one) for one in plain]
+    found = {"full information": ratio(told, regret)}
+    for words, (algorithm, drawn) in rows.items():
+        found[words] = ratio(regrets(drawn, algorithm), regret)
+    return found
 
 
 def regrets(made, algorithm):
     """The regret of an algorithm on each of these problems, with the fresh seeds."""
     runs = [
         ls.simulate(one, algorithm, episodes=ROUNDS, seeds=[seed], threads=1, progress=False)
-        for one, seed in zip(made, FRESH, strict=True)
+        for one, seed in zip(made, JUDGED, strict=True)
     ]
     return np.array([float(run.regret[0]) for run in runs])
 
@@ -319,6 +329,7 @@ def main():
     for name in options.sections:
         say(name)
         results[name] = SECTIONS[name]()
+        RIVALS["bandits"] = results.get("bandits", {}).get("problems")
         results["run"] = bench.described()
         bench.write(options.json, results)
     if options.json is None:

@@ -8,7 +8,7 @@ import pytest
 import lowswitch as ls
 from lowswitch.feature_learner import ContextDriftWarning
 from lowswitch.learners.drift import checks, nothing_seen, watch
-from lowswitch.learners.log_odds import fitted_log_odds
+from lowswitch.learners.log_odds import fitted_log_odds, likeliest_log_odds
 from lowswitch.policy.shape import Shape
 from lowswitch.review.proposals import LinearProposal
 
@@ -90,6 +90,31 @@ def test_separable_rewards_have_a_finite_fit():
     x = np.array([[-1e6], [-1.0], [1.0], [1e6]])
     _, weights, _ = fitted_log_odds(x, np.zeros(4, dtype=int), (x[:, 0] > 0) * 1.0, 1.0, 1)
     assert 0 < weights[0, 0] < np.inf
+
+
+def test_the_penalty_of_log_odds_follows_the_data():
+    """One weight: the marginal likelihood by an integral over it chooses the same penalty.
+
+    Rewards that the feature decides get a small penalty, and rewards that it does not the usual
+    one.
+    """
+    generator = np.random.default_rng(3)
+    x = generator.normal(size=(60, 1))
+    decided, chance = (x[:, 0] > 0) * 1.0, generator.integers(2, size=60) * 1.0
+    nowhere, grid = np.zeros(60, dtype=int), np.linspace(-60, 60, 20_001)
+    penalties = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+    for rewards, least, most in ((decided, 0.003, 0.1), (chance, 1.0, 1.0)):
+        offset, weights, _ = likeliest_log_odds(x, nowhere, rewards, 1.0, 1)
+        odds = offset + x * grid  # [60, grid]
+        fits = -np.logaddexp(0.0, np.where(rewards[:, None] > 0, -odds, odds)).sum(axis=0)
+        evidence = [
+            math.log(np.exp(fits - 0.5 * one * grid**2).sum() * math.sqrt(one))
+            - 0.5 * math.log(one) ** 2
+            for one in penalties
+        ]
+        likeliest = penalties[int(np.argmax(evidence))]
+        assert least <= likeliest <= most
+        assert weights == pytest.approx(fitted_log_odds(x, nowhere, rewards, likeliest, 1)[1])
 
 
 def test_log_odds_end_with_the_first_reward_that_is_neither_0_nor_1():

@@ -273,8 +273,10 @@ def test_a_value_at_its_limit_is_taken_and_beyond_it_refused(tmp_path):
     with Ledger.create(tmp_path / "a.db", ls.few(deployments=2), **size) as ledger:
         ticket = ledger.ask("here", "r1").ticket
         for bad, says in (([90.5, 1.0], "age is 90.5 years"), ([50, -0.1], "dose is -0.1")):
-            with pytest.raises(LedgerError, match=f"{says}.*was not recorded"):
+            with pytest.raises(LedgerError, match=f"{says}.*nothing was recorded"):
                 ledger.tell(ticket, bad, 0, 1.0)
+        with pytest.raises(LedgerError, match="^feature dose is NaN"):
+            ledger.tell(ticket, [50, float("nan")], 0, 1.0)
         with pytest.raises(LedgerError, match="propensities must be a number above 0"):
             ledger.tell(ticket, [90.0, 0.0], 0, 1.0, propensities=0.0)
         ledger.tell(ticket, [90.0, 0.0], 0, 1.0, propensities=0.25)

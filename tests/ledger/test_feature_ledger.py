@@ -286,6 +286,25 @@ def always(action):
     return ls.LinearPolicy(BANDIT.shape, weights, np.uint64(0), allowed=allowed)
 
 
+def test_after_a_veto_the_policy_of_the_beginning_can_still_be_put_back(tmp_path):
+    """It gives one action to everybody, so it does not give a forbidden one."""
+    policy = ls.LinearPolicy.always(1, features=3, actions=4)
+    algorithm = ls.few(deployments=3, asked=True, trial=0.5)
+    ledger = made(tmp_path / "a.db", algorithm=algorithm, policy=policy)
+    generator = np.random.default_rng(3)
+    for k in range(30):
+        issued, x = ledger.ask("here", f"r{k}"), generator.normal(size=3)
+        ledger.tell(issued.ticket, x, None, float(x[0] > 0))
+    ledger.approve(ledger.propose(by="office"), by="board", reason="a trial")
+    ledger.forbid(None, [3], by="board", reason="broken")
+    ledger.rollback(1, by="office", reason="back to the usual action")
+    x = generator.normal(size=(40, 3))
+    assert ledger.policy.propensities(x).tolist() == [[0.0, 1.0, 0.0, 0.0]] * 40
+    ledger.forbid(None, [2], by="board", reason="broken, too")
+    with pytest.raises(LedgerError, match="version 2 gives actions that were forbidden"):
+        ledger.rollback(2, by="office", reason="no")
+
+
 def test_a_veto_forbids_the_new_actions_and_a_rollback_asks_for_them(tmp_path):
     ledger = made(tmp_path / "a.db", policy=always(2), algorithm=ls.few(deployments=9, asked=True))
     assert ledger.ask("here", "first").act([0.1, 0.2, 0.3]) == (2, 1.0)
@@ -379,11 +398,11 @@ def test_an_episode_that_is_over_early_is_terminated(tmp_path):
 
 X = [0.1, 0.2, 0.3]
 REPORTS = [
-    (([0.1, 0.2], 0, 1.0), r"at step 0, the features .* a vector of 3 numbers, not \(2,\)"),
-    (([0.1, float("nan"), 0.3], 0, 1.0), "at step 0, feature 1 is NaN"),
+    (([0.1, 0.2], 0, 1.0), r"^the features .* a vector of 3 numbers, not \(2,\)"),
+    (([0.1, float("nan"), 0.3], 0, 1.0), "^feature 1 is NaN; fill in missing"),
     (([0.1, 1e60, 0.3], 0, 1.0), r"feature 1 is 1e\+60; it must be finite"),
-    ((["a", "b", "c"], 0, 1.0), "at step 0, .*features"),
-    ((None, 0, 1.0), "at step 0, "),
+    ((["a", "b", "c"], 0, 1.0), "features"),
+    ((None, 0, 1.0), "features"),
     ((X, 4, 1.0), "there is no action 4; the actions are 0, 1, 2, 3, or 0 to 3"),
     ((X, "drug", 1.0), "there is no action 'drug'"),
     ((X, 0, 12.0), r"the reward 12.0 is outside of the declared range \[-9, 9\]"),

@@ -973,7 +973,7 @@ def linear(
     trial, floor
         As in `few`.
     rule
-        The version of the rules, see `Ridge`; `few` uses 2.
+        The version of the rules, see `Ridge`; `few` uses 3.
     """
     final = "usual" if deployments is None else last
     ridges = Ridge(

@@ -34,7 +34,7 @@ Draws = Literal["plain", "optimistic"]
 Spent = Literal["budget"]
 Link = Literal["linear", "auto"]
 Drift = Literal["ignore", "watch"]
-RULE = 2  # the newest version of the rules of learners with features
+RULE = 3  # the newest version of the rules of learners with features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,8 @@ class Ridge:
         The version of the rules. By 1 the penalty depends on the units of the features, and the
         share of a trial is chosen as for tables. By 2 the penalty is the one of features with the
         mean 0 and the deviation 1, as far as the data tell, and the share follows what a trial is
-        expected to teach.
+        expected to teach. By 3 the penalty of log-odds is the one that explains the rewards best,
+        and at most `ridge`.
     """
 
     members: int = 32

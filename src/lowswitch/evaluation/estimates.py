@@ -133,7 +133,7 @@ class Evaluation:
         if not self.covered:
             return (
                 f"the log could have played only {self.share} of what this policy plays: nothing is"
-                " known of the rest"
+                " known of the rest, so do not rely on these intervals"
             )
         if self.effective < FEW_EFFECTIVE:
             return "too little of the log looks like this policy for these intervals"

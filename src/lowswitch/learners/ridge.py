@@ -27,7 +27,12 @@ from lowswitch.learners.drift import (
     watch,
 )
 from lowswitch.learners.knowledge import checked_actions
-from lowswitch.learners.log_odds import HALF, binary, fitted_log_odds
+from lowswitch.learners.log_odds import (
+    HALF,
+    binary,
+    fitted_log_odds,
+    likeliest_log_odds,
+)
 from lowswitch.learners.ridge_posterior import RidgePosterior
 from lowswitch.learners.ridge_protocol import (
     MOST_CASES,
@@ -345,7 +350,7 @@ class RidgeKnowledge:
         """The part of a proposal by which a policy would be deployed, if it is another one."""
         if policy.identity == self.deployed.identity:
             return {}
-        forbidden = np.argwhere(policy.allowed & ~self.allowed)
+        forbidden = np.argwhere(policy.playable & ~self.allowed)
         if len(forbidden):
             h, a = map(int, forbidden[0])
             raise ValueError(
@@ -708,7 +713,8 @@ class RidgeKnowledge:
         kept, scales = FeatureEpisodes(*(array[:told, 0] for array in self.kept)), self._scales(0)
         blocks = np.minimum(kept.actions, self.inner.blocks - 1)
         x = kept.x[:, 0] if scales is None else scales.standardised(kept.x[:, 0])
-        offset, weights, factor = fitted_log_odds(
+        fitted = likeliest_log_odds if self.spec.rule > 2 else fitted_log_odds
+        offset, weights, factor = fitted(
             self._with_constant(x), blocks, kept.rewards, self.spec.ridge, self.inner.blocks
         )
         if scales is not None:

@@ -12,7 +12,15 @@ from lowswitch.algorithms.calendars import Calendar, Late
 from lowswitch.algorithms.estimators import LearnedPosterior
 from lowswitch.algorithms.meetings import Asked, asks
 from lowswitch.algorithms.recipes import linear
-from lowswitch.algorithms.ridge import Determinant, Ellipsoid, Ridge, Sampled, Spread, dates_of
+from lowswitch.algorithms.ridge import (
+    RULE,
+    Determinant,
+    Ellipsoid,
+    Ridge,
+    Sampled,
+    Spread,
+    dates_of,
+)
 from lowswitch.algorithms.schedules import Budget, EveryVisit, Last, Whole, plain_schedule
 from lowswitch.algorithms.trial import Trial
 from lowswitch.policy.linear import LinearPolicy
@@ -167,7 +175,7 @@ def linear_form(
     when = Spread(plain.gap) if type(plain) is Late else plain
     options: dict[str, Any] = {}
     if algorithm.estimator.rule > 1:
-        options = {"intercept": True, "link": "auto", "drift": "watch", "rule": 2}
+        options = {"intercept": True, "link": "auto", "drift": "watch", "rule": RULE}
     trial = algorithm.estimator.trial
     if trial == "auto" and algorithm.estimator.rule == 1:  # which had none with features
         trial = None

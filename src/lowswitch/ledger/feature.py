@@ -50,8 +50,8 @@ class Feature:
         high = math.inf if self.high is None else self.high
         if not low <= value <= high:
             raise LedgerError(
-                f"{self.name} is {self.amount(value)}, outside of the declared range {self.range},"
-                " so the report was not recorded; correct the value, and send it again"
+                f"{self.name} is {self.amount(value)}, outside of the declared range {self.range};"
+                " nothing was recorded. Correct the value, and send it again"
             )
 
     @property

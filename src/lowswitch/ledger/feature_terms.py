@@ -195,11 +195,19 @@ class FeatureTerms(Terms):
         try:
             rows = self.shape.context(context)
         except (TypeError, ValueError) as error:
-            raise LedgerError(f"at step {self.labels['step'][step]}, {error}") from None
+            where = "" if self.horizon == 1 else f"at step {self.labels['step'][step]}, "
+            raise LedgerError(f"{where}{self._with_names(str(error))}") from None
         for i, feature in enumerate(self.about or ()):
             for value in rows[:, i].tolist():
                 feature.require(value)
         return rows[0] if self.shared else rows
+
+    def _with_names(self, says: str) -> str:
+        """An error about a feature by its number, with its name."""
+        for i, feature in enumerate(self.about or ()):
+            if says.startswith(f"feature {i} "):
+                return says.replace(f"feature {i}", f"feature {feature.name}", 1)
+        return says
 
     def act(self, policy: LinearPolicy, number: int, context: Any, step: Any = 0) -> dict[str, Any]:
         h = self.index("step", step)
@@ -382,7 +390,7 @@ class FeatureTerms(Terms):
         return nothing, first, np.zeros((1, self.horizon))
 
     def is_forbidden(self, policy: LinearPolicy, learner: Learner) -> bool:
-        return bool((policy.allowed & ~learner.actions_allowed).any())
+        return bool((policy.playable & ~learner.actions_allowed).any())
 
     def deployed(self, switch: Sequence[Deployment]) -> list[Any]:
         return [[one.episode, one.policy.identity] for one in switch]

@@ -230,9 +230,22 @@ def region_tries(one: dict[str, Any]) -> str:
 def usual_words(one: dict[str, Any]) -> str:
     """How the usual action of a region changes."""
     if one["usual"] is None:
-        return "stays"
+        return "mostly stays" if one["changed"] >= _RARE else "stays"
     old, new = one["usual"]
-    return f"{old} → {new} in {one['usual_share']:.0%}"
+    return f"{old} → {new} in {newly_given(one):.0%}"
+
+
+def newly_given(one: dict[str, Any]) -> float:
+    """The share of a region that gets its new usual action instead of the old one.
+
+    Of a protocol that follows from the frequencies beside it; the usual actions of a mixture are
+    counted on cases to which the regions were not fitted.
+    """
+    old, new = one["usual"]
+    if "alternatives" not in one:
+        return float(one["usual_share"])
+    more = one["proposed"].get(new, 0.0) - one["now"].get(new, 0.0)
+    return float(max(0.0, min(more, one["now"].get(old, 0.0))))
 
 
 def moved(one: dict[str, Any]) -> str:

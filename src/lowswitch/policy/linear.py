@@ -139,6 +139,28 @@ class LinearPolicy(Members):
         """The actions that any member may play at each step, read-only."""
         return allowed_actions(self.shape, np.logical_or.reduce(self.masks))
 
+    @property
+    def playable(self) -> np.ndarray:  # [H, A]
+        """The allowed actions, or fewer where members ignore the features, read-only.
+
+        Such a member plays one action in every context, as `always` makes it.
+        """
+        found = [] if self.protocol is None else [self.protocol.playable]
+        if self._drawn:
+            found.append(self._constants() if self._ignores_features else self._mask)
+        return allowed_actions(self.shape, np.logical_or.reduce(found))
+
+    @property
+    def _ignores_features(self) -> bool:
+        plain = self.roots is None and self.floor is None and self.shape.shared
+        return plain and self._constant and not self.weights[:, :-1].any()
+
+    def _constants(self) -> np.ndarray:  # [H, A]
+        """The actions with the largest constant of a member."""
+        scores = np.where(self._mask[..., None], self.weights[:, -1], -np.inf)  # [H, A, members]
+        best = scores.argmax(axis=1)  # [H, members]
+        return np.asarray((best[:, None] == np.arange(self.shape.actions)[:, None]).any(axis=-1))
+
     # ---- acting ----------------------------------------------------------------------------------
 
     def act(self, x: Any, episode: int, step: int = 0) -> Choice:

@@ -10,7 +10,15 @@ from starlette.responses import Response
 from lowswitch.ledger import LedgerError, ProposalView
 from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.terms import Terms
-from lowswitch.ledger.text import describe, moved, percent, region_notes, region_tries
+from lowswitch.ledger.text import (
+    describe,
+    moved,
+    newly_given,
+    percent,
+    region_notes,
+    region_tries,
+    usual_words,
+)
 from lowswitch.service import effects, phrases
 from lowswitch.service.app import Call
 from lowswitch.service.bodies import query
@@ -85,7 +93,8 @@ def _line(one: dict[str, Any], terms: Terms) -> dict[str, str]:
         "cases": f"{one['cases']:,}",
         "old": old,
         "new": new,
-        "of_them": percent(one["usual_share"]),
+        "of_them": "" if one["usual"] is None else percent(newly_given(one)),
+        "stays": usual_words(one),
         "moved": moved(one),
         "tries": region_tries(one),
         "gain": "" if gain is None else phrases.amount(gain["mean"], terms),
