@@ -229,6 +229,22 @@ def test_a_floor_bounds_the_trial_by_the_least_reward():
     assert 0.2 <= bound.policy.share <= 0.25
 
 
+def test_a_trial_without_its_protocol_may_not_break_the_floor():
+    """Beside the initial policy 40 % of the cases may explore, and more beside a better one."""
+    one = ls.Learner(
+        ls.few(deployments_at=DATES, trial=1.0, floor=0.6),
+        **SIZE,
+        initial=always(0),
+        gate="review",
+        seed=3,
+        lowest=-1.0,
+    )
+    play(one, 30).approve()
+    play(one, 120)
+    with pytest.raises(ValueError, match=r"floor=0\.6 allows 10%; .* share=0\.390625 would"):
+        one.approve(part="trial")
+
+
 def test_a_saved_learner_goes_on_to_the_bit(tmp_path):
     one = play(learner(), 70)
     one.save(tmp_path / "one.npz")

@@ -6,6 +6,7 @@ import pytest
 import lowswitch as ls
 from lowswitch.learners.case_posterior import Foreseen
 from lowswitch.learners.trials import (
+    AtFloor,
     Found,
     Moment,
     careful_share,
@@ -140,6 +141,74 @@ def test_a_floor_by_hand():
     assert most_in_trial(0.9, 100, 2 * initial, initial) == 55
     worse = initial * np.where(np.arange(10) < 2, 0.8, 1.0)
     assert most_in_trial(0.9, 100, worse, initial) == -1
+
+
+def test_a_law_at_its_floor_by_hand():
+    """A quarter of the cases earn nothing, so the law earns 1.5 where its protocol is worth 2, and
+    0.75 in the three of ten models in which it is worth 1. Half of the initial value is 1. The
+    needed shares of the protocol are 1/2 and 1, so its upper tenth is below the floor with any
+    trial.
+    """
+    initial = np.full(10, 2.0)
+    protocol = np.where(np.arange(10) < 3, 1.0, 2.0)
+    law = AtFloor.of(0.5, 2, 8, protocol, initial)
+    assert (law.below, law.most) == (0.3, 0)
+    with pytest.raises(ValueError, match=r"30%, counting .* share=0 would keep it"):
+        law.require()
+    AtFloor.of(0.5, 0, 8, protocol, initial).require()
+    with pytest.raises(ValueError, match="so would its protocol alone; approve other"):
+        AtFloor.of(0.5, 0, 8, 0.9 * protocol, initial).require()
+
+
+def at_a_floor():
+    """A learner in review whose second proposal has a better protocol, and so a larger trial.
+
+    The floor is half of the initial value. So a trial beside the initial policy may have 4 of 8
+    members, and one beside the new protocol 5, because action 1 pays 0.8 and action 0 only 0.2.
+    """
+    few = ls.few(deployments_at=(20, 40, 90), members=8, trial=0.75, floor=0.5)
+    size = {"horizon": 1, "states": 2, "actions": 4, "episodes": 100}
+    learner = ls.Learner(few, **size, initial=np.zeros((1, 2), dtype=int), gate="review")
+    generator = np.random.default_rng(0)
+    while learner.told < 40:
+        if learner.proposal() is not None:
+            learner.approve()
+        state = learner.told % 2
+        action = learner.policy[0, state]
+        paid = float(generator.random() < (0.2, 0.8, 0.5, 0.5)[action])
+        learner.tell([state], [action], [paid])
+    return learner
+
+
+def test_a_part_of_a_proposal_may_not_break_the_floor():
+    learner = at_a_floor()
+    proposal, before = learner.proposal(), learner.mixture
+    assert proposal.put_into(before)[0].tolist() == [[0, 1]]
+    with pytest.raises(
+        ValueError, match=r"probability of 100%, .* allows 10%; .* share=0\.5 would"
+    ):
+        learner.approve(proposal, part="trial")
+    assert learner.proposal() == proposal
+    assert np.array_equal(learner.mixture, before)
+    learner.approve(proposal, part="trial", share=0.5)
+    assert learner.deployed.share == 0.5
+
+
+@pytest.mark.parametrize("how", [{}, {"part": "protocol"}])
+def test_what_keeps_the_floor_is_deployed(how):
+    learner = at_a_floor()
+    learner.approve(**how)
+    assert learner.mixture[0].tolist() == [[0, 1]]
+
+
+def test_what_a_board_left_of_a_proposal_may_not_break_the_floor():
+    """The trial without the row in which the protocol changes: the other row was rejected first."""
+    learner = at_a_floor()
+    learner.reject(rows=[(0, 1)])
+    with pytest.raises(ValueError, match="floor=0.5 allows"):
+        learner.approve()
+    learner.approve_again(None)  # a board did so before floors were checked
+    assert learner.deployed.share > 0.5
 
 
 def test_a_floor_holds_in_every_deployment_of_a_run():

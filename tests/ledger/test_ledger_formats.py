@@ -17,6 +17,7 @@ import pytest
 import lowswitch as ls
 from ledgers import FOLDER, approve, episode, made, play, stored_again, tables
 from lowswitch.feature_learner import FeatureLearner
+from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import NEWEST
 from lowswitch.ledger.snapshot import compared, state_of
 
@@ -53,6 +54,20 @@ def test_a_kept_snapshot_is_loaded_to_what_it_was(tmp_path):
     (snapshot,) = ledger.store.snapshots()
     loaded = state_of(snapshot, ledger.terms)
     assert compared(loaded, bound=True) == compared(ledger._ready(), bound=True)
+
+
+def test_a_recorded_approval_stays_though_it_would_be_refused_today(tmp_path):
+    """A board approved a trial alone before the floor was checked again."""
+    events = [json.loads(line) for line in (FOLDER / "lift-rule.jsonl").read_text().splitlines()]
+    (place,) = [i for i, one in enumerate(events) if one.get("payload", {}).get("part") == "trial"]
+    stored_again(tmp_path / "cut.db", events[:place]).close()
+    with ls.ledger.Ledger.open(tmp_path / "cut.db") as ledger:
+        seen, who = ledger.proposal(), {"by": "board", "reason": "to learn"}
+        with pytest.raises(LedgerError, match=r"floor=0\.5 allows 10%; .* share=0\.5 would"):
+            ledger.approve(seen, part="trial", **who)
+        assert ledger.status().head == events[place - 1]["hash"]
+        ledger.approve(seen, part="trial", share=0.5, **who)
+        assert ledger._ready().learner.deployed.share == 0.5
 
 
 def test_there_is_one_for_each_format():

@@ -15,7 +15,7 @@ from lowswitch.kernels.arrays import CLOCK, KEYS, OPEN, REVIEW, UNLIMITED, WAITI
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, learner_stream
 from lowswitch.learners import integrity
 from lowswitch.learners.numbers import with_numbers
-from lowswitch.learners.trials import limited_law, needs_protocol
+from lowswitch.learners.trials import AtFloor, limited_law, needs_protocol
 from lowswitch.policy.members import Part
 from lowswitch.policy.tables import TablePolicy, without_actions
 from lowswitch.review.proposals import Key, Proposal, ProposedRow
@@ -277,6 +277,15 @@ class Knowledge(ABC):
         for (h, x), row in rows.items():
             new[:, h, x] = row.proposed
         return self.parts_to(limited_law(now, new, part, share))
+
+    @property
+    def floor(self) -> float | None:
+        """The share of the initial policy's value that every deployment must keep, if any."""
+        return None
+
+    def at_floor(self, rows: Mapping[Key, ProposedRow], floor: float, told: int) -> AtFloor:
+        """Whether the policies that these rows lead to keep to a floor."""
+        raise NotImplementedError(f"{type(self).__name__} has no floor")
 
     def deploy(self, rows: Iterable[ProposedRow], told: int) -> tuple[History, int]:
         """Deploy rows of a proposal through an open gate; return them and how many are switches.

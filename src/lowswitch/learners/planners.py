@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any, Self
@@ -43,6 +43,7 @@ from lowswitch.learners.plan_spec import (
 from lowswitch.learners.posterior import ModelPosterior
 from lowswitch.learners.trials import (
     NOTHING,
+    AtFloor,
     Found,
     Moment,
     members_in_trial,
@@ -50,7 +51,8 @@ from lowswitch.learners.trials import (
     most_in_trial,
     trial_share,
 )
-from lowswitch.policy.tables import TablePolicy
+from lowswitch.policy.tables import TablePolicy, departing
+from lowswitch.review.proposals import Key, ProposedRow
 from lowswitch.show.progress import cores
 
 _LARGE = 10**5  # cells of a model whose plan is worth a thread
@@ -290,6 +292,21 @@ class PlannerKnowledge(Knowledge):
             self.tables.wanted[:] = np.tile(self.tables.initial, L)
             most = most_in_trial(estimator.floor, L, values[1], values[1])
         return min(exploring, most)
+
+    @property
+    def floor(self) -> float | None:
+        found: float | None = getattr(self.estimator, "floor", None)
+        return found if self.has_protocol else None
+
+    def at_floor(self, rows: Mapping[Key, ProposedRow], floor: float, told: int) -> AtFloor:
+        from lowswitch.kernels.exploitation import COMPARED
+
+        law = self.policy().actions.copy()
+        for (h, x), row in rows.items():
+            law[:, h, x] = row.proposed
+        both = np.stack([law[0], self.tables.initial.reshape(law[0].shape)])
+        values = self.values_on_models(both, COMPARED)
+        return AtFloor.of(floor, int(departing(law).sum()), len(law), *values)
 
     def _plan_on_draws(self) -> None:
         """Let every member want the best policy of its own model; large models run in parallel."""

@@ -47,6 +47,7 @@ from lowswitch.learners.ridge_spec import Spec, can_be_protocol
 from lowswitch.learners.scales import LEAST_CONTEXTS, Scales, upper_factors
 from lowswitch.learners.trials import (
     NOTHING,
+    AtFloor,
     Found,
     limited_policy,
     members_in_trial,
@@ -368,6 +369,25 @@ class RidgeKnowledge:
         if not (self.deployed.has_protocol and new.has_protocol):
             raise ValueError(needs_protocol(part, share))
         return self.parts_to(limited_policy(self.deployed, new, part, share))
+
+    @property
+    def floor(self) -> float | None:
+        return self.spec.floor
+
+    def at_floor(self, parts: Mapping[Key, LinearProposal], floor: float, told: int) -> AtFloor:
+        """Whether a policy keeps to a floor, by the newest cases.
+
+        They judge the policy itself; at its proposal each half judges what the other half made.
+        """
+        law, initial = parts[WHOLE].policy, self.initial
+        assert law.protocol is not None
+        assert initial is not None
+        worth = first = np.ones(1)
+        judges = [one for half in range(2) if (one := self._half(half).judge(told)) is not None]
+        if len(judges) == 2:
+            worth = judged(judges, Candidate.fixed(law.protocol)) - self.lowest
+            first = judged(judges, Candidate.fixed(initial)) - self.lowest
+        return AtFloor.of(floor, int(law.in_trial.sum()), law.members, worth, first)
 
     def deploy(self, parts: Iterable[LinearProposal | Wanted], told: int) -> tuple[Deployment, int]:
         """The one place that changes the deployed policy of a learner with features.

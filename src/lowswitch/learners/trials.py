@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -161,6 +161,39 @@ def most_in_trial(floor: float, members: int, protocol: np.ndarray, initial: np.
     """
     needed = np.quantile(floor * initial / np.maximum(protocol, _TIE), 1.0 - _RISK)
     return -1 if needed > 1.0 else math.floor((1.0 - needed) * members + _TIE)
+
+
+class AtFloor(NamedTuple):
+    """Whether a law keeps to a floor."""
+
+    floor: float  # a share of the value of the initial policy
+    below: float  # the probability that the mean over all cases lies below it
+    exploring: int  # policies
+    most: int  # the largest number of them with which it holds: see `most_in_trial`
+    members: int  # policies in all
+
+    @classmethod
+    def of(
+        cls, floor: float, exploring: int, members: int, protocol: np.ndarray, initial: np.ndarray
+    ) -> Self:
+        """By the values of the protocol and of the initial policy in models [n]."""
+        earned = (1.0 - exploring / members) * protocol
+        below = float((earned < floor * initial - _TIE).mean())
+        most = most_in_trial(floor, members, protocol, initial)
+        return cls(floor, below, exploring, most, members)
+
+    def require(self) -> None:
+        """Raise a ValueError with the way out if the law lies below the floor."""
+        if self.exploring <= self.most:
+            return
+        way_out = "and so would its protocol alone; approve other rows, or reject it"
+        if self.most >= 0:
+            way_out = f"a trial of at most share={self.most / self.members:g} would keep it"
+        raise ValueError(
+            f"this would earn less than {self.floor:g} of the initial policy's value with a"
+            f" probability of {self.below:.0%}, counting cases in the trial as nothing, and"
+            f" floor={self.floor:g} allows {_RISK:.0%}; {way_out}"
+        )
 
 
 def needs_protocol(part: Part | None, share: float | None) -> str:

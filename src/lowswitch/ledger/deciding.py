@@ -134,6 +134,9 @@ class Deciding(Reading):
     ) -> int | MotionView:
         """Deploy the pending proposal, or some of its rows.
 
+        If what is approved would earn less than the `floor` of the algorithm allows, nothing is
+        decided, and the error says what would keep it.
+
         Parameters
         ----------
         proposal
@@ -172,6 +175,7 @@ class Deciding(Reading):
                 return motion or version
             payload = writer.decision(proposal, rows, reason) | limits
             payload["version"] = writer.state.version + 1
+            writer.require_floor(payload)
             return self._decide(writer, by, REVIEWER, "approved", payload)
 
     @planned_first
@@ -612,7 +616,9 @@ class Deciding(Reading):
         kind, decision = motion.kind, motion.decision
         if "proposal" in decision or kind == "lifted":
             writer.require_thawed()
-        if kind == "vetoed":
+        if kind == "approved":
+            writer.require_floor(decision)
+        elif kind == "vetoed":
             self._require_vetoable(writer.state, decision)
         elif kind == "lifted":
             self._require_liftable(writer.state, decision)

@@ -277,7 +277,7 @@ class State:
         payload = event.payload
         rows = self.terms.proposals.keys(payload["rows"])
         limits = {name: payload[name] for name in ("part", "share") if name in payload}
-        self.learner.approve(rows=rows, **limits)
+        self.learner.approve_again(rows, **limits)
         self._new_version(payload["version"])
 
     def _capped(self, event: Event, replay: Replay) -> None:

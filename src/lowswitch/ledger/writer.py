@@ -362,6 +362,15 @@ class Writer:
         assert self.state.pending is not None
         self.terms.proposals.require_rejection(self.state.pending, rows, forever, visits, actions)
 
+    def require_floor(self, payload: dict[str, Any]) -> None:
+        """What an approval would deploy keeps to the floor of the algorithm, if there is one."""
+        limits = {name: payload[name] for name in ("part", "share") if name in payload}
+        try:
+            rows = self.terms.proposals.keys(payload["rows"])
+            self.state.learner.require_floor(rows, **limits)
+        except ValueError as error:
+            raise LedgerError(str(error)) from None
+
     def make_up_for_late_date(self) -> None:
         """Propose now if a date passed while the proposal that was just decided was pending."""
         date = late_date(self.state)

@@ -123,7 +123,9 @@ class Reviewed:
     ) -> Any:
         """Deploy the pending proposal, or some of its rows (step, state); return the change.
 
-        A policy on features can only be approved as a whole.
+        A policy on features can only be approved as a whole. If what is approved would earn less
+        than the `floor` of the algorithm allows, nothing is deployed, and the error says what would
+        keep it.
 
         Parameters
         ----------
@@ -140,9 +142,12 @@ class Reviewed:
         require_review(self.gate)
         limits = _checked_limits(part, share)
         chosen = self._gate.chosen(proposal, rows)
-        return self._decide(
-            lambda gate, knowledge: gate.approve(knowledge, chosen, self.told, **limits)
-        )
+
+        def approve(gate: Gate, knowledge: Any) -> Any:
+            gate.require_floor(knowledge, chosen, self.told, **limits)
+            return gate.approve(knowledge, chosen, self.told, **limits)
+
+        return self._decide(approve)
 
     def cap_trial(self, share: float) -> Any:
         """Let at most `share` of the cases enter the trial from now on; return the change.
@@ -325,6 +330,22 @@ class Reviewed:
             gate.look_again(knowledge, self.told)
 
         self._decide(adopt)
+
+    def require_floor(
+        self, rows: Iterable[Key] | None, *, part: Part | None = None, share: float | None = None
+    ) -> None:
+        """Raise a ValueError if approving these rows would break the `floor` of the algorithm."""
+        chosen, limits = self._gate.chosen(None, rows), _checked_limits(part, share)
+        self._gate.require_floor(self._knowledge, chosen, self.told, **limits)
+
+    def approve_again(
+        self, rows: Iterable[Key] | None, *, part: Part | None = None, share: float | None = None
+    ) -> Any:
+        """Deploy rows that a board approved before, whatever a floor says by now."""
+        chosen, limits = self._gate.chosen(None, rows), _checked_limits(part, share)
+        return self._decide(
+            lambda gate, knowledge: gate.approve(knowledge, chosen, self.told, **limits)
+        )
 
     def force_proposal(self, proposal: Any, spent: tuple[int, int]) -> None:
         """Restore a pending proposal, and the spent budget, as a board saw them."""

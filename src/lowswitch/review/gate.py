@@ -85,6 +85,13 @@ class Knowledge(Protocol):
     def limited(self, parts: Parts, *, part: Part | None, share: float | None) -> Parts:
         """The parts to deploy if only part of a proposal, or a smaller trial, is approved."""
 
+    @property
+    def floor(self) -> float | None:
+        """The share of the initial policy's value that every deployment must keep, if any."""
+
+    def at_floor(self, parts: Parts, floor: float, told: int) -> Any:
+        """Whether the policy that these parts lead to keeps to a floor: an `AtFloor`."""
+
     def deploy(self, parts: Iterable[Any], told: int) -> tuple[Any, int]:
         """Deploy parts of a proposal; return the change as the learner reports it.
 
@@ -260,17 +267,28 @@ class Gate:
     ) -> Any:
         """Deploy parts of the pending proposal: of its protocol, of its trial, or of both."""
         require_thawed(self.paused, "deployed")
-        deployed = parts
-        if part is not None or share is not None:
-            deployed = knowledge.limited(parts, part=part, share=share)
-            if not deployed:
-                raise ValueError(
-                    "that would not change the deployed policy; approve more of the "
-                    "proposal, or reject it"
-                )
-        made = self._deploy(knowledge, deployed, told)
+        made = self._deploy(knowledge, _approved(knowledge, parts, part, share), told)
         self._settle(knowledge, parts, told)
         return made
+
+    def require_floor(
+        self,
+        knowledge: Knowledge,
+        parts: Parts,
+        told: int,
+        *,
+        part: Part | None = None,
+        share: float | None = None,
+    ) -> None:
+        """Raise a ValueError if an approval would deploy something below the floor.
+
+        A proposal of rows may lack some that were rejected or held, so it is always checked. A
+        policy without rows was checked when it was proposed, with its trial.
+        """
+        if knowledge.floor is None or not (knowledge.holds_rows or part is not None):
+            return
+        deployed = _approved(knowledge, parts, part, share)
+        knowledge.at_floor(deployed, knowledge.floor, told).require()
 
     def _deploy(self, knowledge: Knowledge, parts: Parts, told: int) -> Any:
         """Deploy parts, and count the deployment."""
@@ -439,3 +457,15 @@ class Gate:
                 "holds": {(h, x): end for h, x, end in facts["holds"]},
             }
         )
+
+
+def _approved(knowledge: Knowledge, parts: Parts, part: Part | None, share: float | None) -> Parts:
+    """What is deployed if only a part of these parts, or a smaller trial, is approved."""
+    if part is None and share is None:
+        return parts
+    deployed = knowledge.limited(parts, part=part, share=share)
+    if not deployed:
+        raise ValueError(
+            "that would not change the deployed policy; approve more of the proposal, or reject it"
+        )
+    return deployed
