@@ -23,6 +23,7 @@ from lowswitch.kernels.arrays import (
     PlanSpec,
     RowSpec,
     SettledSpec,
+    SettlingStageSpec,
     StageSpec,
 )
 from lowswitch.kernels.compile import NOTHING, entry, inline, part
@@ -93,6 +94,7 @@ learn_step = by_kind(
     {
         RowSpec: digest_row,
         StageSpec: digest_stage_row,
+        SettlingStageSpec: digest_stage_row,
         SettledSpec: digest_settled,
         FederatedSpec: note_round_visit,
         FederatedStageSpec: note_stage_visit,
