@@ -189,6 +189,13 @@ def test_a_kind_of_file_says_how_it_resumes_before_one_is_written():
 
 
 @pytest.mark.parametrize("name", LEARNERS)
+def test_a_kept_learner_is_loaded_to_what_it_was(name):
+    """Its file was written before UCB-Advantage had references that settle."""
+    kept = ls.Learner.load(Path(__file__).parents[1] / "learners_kept" / f"{name}.npz")
+    assert kept.digest() == taught(name).digest()
+
+
+@pytest.mark.parametrize("name", LEARNERS)
 def test_a_learner_goes_through_bytes_as_it_is(name):
     learner = taught(name)
     again = ls.Learner.from_bytes(learner.to_bytes())

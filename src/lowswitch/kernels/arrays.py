@@ -38,8 +38,6 @@ STAGE_ROW = np.dtype(
         *ROW.descr,
         ("reference", "f8"),  # the value that successors' values are compared with
         ("visits", "i8"),  # counted only with a reference, which they may fix
-        ("lower", "f8"),  # pessimistic value of the state, by which a reference may settle
-        ("settled", "i8"),  # whether a reference that settles stays as it is
     ]
 )
 STAGE_CELL = np.dtype(
@@ -52,6 +50,18 @@ STAGE_CELL = np.dtype(
         ("reference_squares", "f8"),
         ("advantage", "f8"),  # sum of (value - reference) of the successors, over the stage
         ("advantage_squares", "f8"),
+    ]
+)
+SETTLING_STAGE_ROW = np.dtype(
+    [
+        *STAGE_ROW.descr,
+        ("lower", "f8"),  # pessimistic value of the state
+        ("settled", "i8"),  # whether the reference stays as it is
+    ]
+)
+SETTLING_STAGE_CELL = np.dtype(
+    [
+        *STAGE_CELL.descr,
         ("lower", "f8"),  # pessimistic estimate
         ("lower_total", "f8"),  # sum of reward and pessimistic next value over the stage
     ]
@@ -91,7 +101,7 @@ SUMS = [
 FEDERATED_CELL = np.dtype([*CELL.descr, *SUMS])
 FEDERATED_STAGE_CELL = np.dtype(
     [
-        *STAGE_CELL.descr,
+        *SETTLING_STAGE_CELL.descr,
         *ROUND,
         ("before", "i8"),  # visits in the stage before this one
     ]
@@ -240,8 +250,22 @@ class StageSpec(NamedTuple):
     caps: np.ndarray  # [H]  largest possible value of step h
     c: float  # scale of the bonus
     iota: float
-    # visits to a row after which its reference value is fixed; 0: it settles; -1: no reference
-    reference: int
+    reference: int  # visits to a row after which its reference value is fixed; -1: no reference
+    every_until: int  # every visit count up to here ends a stage
+    later: np.ndarray  # [n]  and these after that, sorted; the last is NEVER
+    timing: Timing
+
+
+class SettlingStageSpec(NamedTuple):
+    """The numbers of UCB-Advantage with references that settle, for one problem size."""
+
+    H: int
+    S: int
+    A: int
+    caps: np.ndarray  # [H]  largest possible value of step h
+    c: float  # scale of the bonus
+    iota: float
+    reference: int  # 0: no number of visits fixes a reference value
     settle: float  # the distance of upper and lower value at which it settles
     every_until: int  # every visit count up to here ends a stage
     later: np.ndarray  # [n]  and these after that, sorted; the last is NEVER
@@ -251,8 +275,8 @@ class StageSpec(NamedTuple):
 class StageTables(NamedTuple):
     """The knowledge of one stage-based learner; `rows` also holds its deployed policy."""
 
-    rows: np.ndarray  # [(H + 1) * S]  STAGE_ROW; the last S are the zero after the last step
-    cells: np.ndarray  # [H * S * A]  STAGE_CELL
+    rows: np.ndarray  # [(H + 1) * S]  STAGE_ROW, or SETTLING_STAGE_ROW; the last S are zero
+    cells: np.ndarray  # [H * S * A]  STAGE_CELL, or SETTLING_STAGE_CELL
     clock: np.ndarray  # [1]  CLOCK
 
 
@@ -367,7 +391,7 @@ class FederatedSettledSpec(NamedTuple):
 class FederatedReferenceTables(NamedTuple):
     """The knowledge of both; `rows` also holds the deployed policy."""
 
-    rows: np.ndarray  # [(H + 1) * S]  STAGE_ROW or SETTLED_ROW; the last S are zero
+    rows: np.ndarray  # [(H + 1) * S]  SETTLING_STAGE_ROW or SETTLED_ROW; the last S are zero
     cells: np.ndarray  # [H * S * A]  FEDERATED_STAGE_CELL or FEDERATED_SETTLED_CELL
     seen: np.ndarray  # [H * S * A * M]  visits of each machine in the round
     turn: np.ndarray  # [1]  TURN

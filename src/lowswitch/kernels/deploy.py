@@ -24,6 +24,7 @@ from lowswitch.kernels.arrays import (
     RandomizedSpec,
     RowSpec,
     SettledSpec,
+    SettlingStageSpec,
     StageSpec,
 )
 from lowswitch.kernels.compile import NOTHING, entry, inline, part
@@ -95,6 +96,7 @@ learn_step = by_kind(
     {
         RowSpec: digest_row,
         StageSpec: digest_stage_row,
+        SettlingStageSpec: digest_stage_row,
         SettledSpec: digest_settled,
         RandomizedSpec: digest_randomized,
         FederatedSpec: note_round_visit,

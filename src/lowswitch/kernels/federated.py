@@ -170,7 +170,7 @@ def note_stage_visit(spec, tables, h, x, a, action, reward, y):
     cell, next_value = tables.cells[np.uint64(i)], tables.rows[np.uint64(there)]["value"]
     cell["visits"] = cell["visits"] + 1
     cell["total"] = cell["total"] + (reward + next_value)
-    note_advantage(tables, i, there, reward, next_value)
+    note_advantage(spec, tables, i, there, reward, next_value)
     fill_quota(spec, tables, i)
     return QUIET
 

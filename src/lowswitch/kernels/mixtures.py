@@ -1,12 +1,15 @@
 """Mixtures of Q-learners: all members learn from every episode, no matter which one played it."""
 
-from lowswitch.kernels.arrays import RowSpec, StageSpec
+from lowswitch.kernels.arrays import RowSpec, SettlingStageSpec, StageSpec
 from lowswitch.kernels.compile import inline, part
 from lowswitch.kernels.kinds import by_kind
 from lowswitch.kernels.qlearning import DUE, QUIET, digest_visit, own_best, set_own
 from lowswitch.kernels.stages import digest_stage
 
-digest = by_kind("digest", {RowSpec: digest_visit, StageSpec: digest_stage})
+digest = by_kind(
+    "digest",
+    {RowSpec: digest_visit, StageSpec: digest_stage, SettlingStageSpec: digest_stage},
+)
 
 
 @inline

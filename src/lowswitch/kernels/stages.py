@@ -9,7 +9,9 @@ import math
 
 import numpy as np
 
+from lowswitch.kernels.arrays import FederatedStageSpec, RowSpec, SettlingStageSpec
 from lowswitch.kernels.compile import inline, part
+from lowswitch.kernels.kinds import by_kind
 from lowswitch.kernels.qlearning import DUE, QUIET, TRIGGERED, best_of_others, variance
 from lowswitch.kernels.schedule import next_trigger
 from lowswitch.kernels.settled import settle_reference
@@ -32,6 +34,61 @@ def advantage_bonus(H, iota, n, count, reference_spread, advantage_spread):
     return widths + 5.0 * H * (all_share + stage_share + all_share**0.75 + stage_share**0.75)
 
 
+# ---- lower estimates, for references that settle -------------------------------------------------
+
+
+@inline
+def note_no_lower(spec, tables, i, there, reward):
+    """Without lower estimates there is nothing to add."""
+
+
+@inline
+def note_lower(spec, tables, i, there, reward):
+    cell = tables.cells[i]
+    cell["lower_total"] = cell["lower_total"] + (reward + tables.rows[there]["lower"])
+
+
+@inline
+def end_no_lower(spec, tables, i, count, bonus):
+    """Without lower estimates there is nothing to end."""
+
+
+@inline
+def end_lower(spec, tables, i, count, bonus):
+    cell = tables.cells[i]
+    cell["lower"] = max(cell["lower"], cell["lower_total"] / count - bonus)
+    cell["lower_total"] = 0.0
+
+
+@inline
+def settle_no_row(spec, tables, here, a):
+    """A reference that visits fix does not settle."""
+
+
+@inline
+def settle_row(spec, tables, here, a):
+    row = tables.rows[here]
+    row["lower"] = max(row["lower"], tables.cells[here * spec.A + a]["lower"])
+    settle_reference(row, spec.settle)
+
+
+# add a visit to the lower estimate of cell i
+note_lower_of = by_kind(
+    "note_lower_of",
+    {RowSpec: note_no_lower, SettlingStageSpec: note_lower, FederatedStageSpec: note_lower},
+)
+# end its stage of `count` visits
+end_lower_of = by_kind(
+    "end_lower_of",
+    {RowSpec: end_no_lower, SettlingStageSpec: end_lower, FederatedStageSpec: end_lower},
+)
+# let a row settle after the stage of its action a
+settle_row_of = by_kind("settle_row_of", {RowSpec: settle_no_row, SettlingStageSpec: settle_row})
+
+
+# ---- upper estimates -----------------------------------------------------------------------------
+
+
 @inline
 def fix_reference(spec, tables, here):
     """Fix the reference value of a row at its visit `reference`, if visits fix it.
@@ -43,7 +100,7 @@ def fix_reference(spec, tables, here):
 
 
 @inline
-def note_advantage(tables, i, there, reward, next_value):
+def note_advantage(spec, tables, i, there, reward, next_value):
     """Add a visit to the sums behind the second estimate of UCB-Advantage and the lower estimate.
 
     Zhang, Zhou, Ji 2020, Algorithm 1, lines 7 and 8.
@@ -51,7 +108,7 @@ def note_advantage(tables, i, there, reward, next_value):
     cell, reference = tables.cells[i], tables.rows[there]["reference"]
     advantage = next_value - reference
     cell["reward"] = cell["reward"] + reward
-    cell["lower_total"] = cell["lower_total"] + (reward + tables.rows[there]["lower"])
+    note_lower_of(spec, tables, i, there, reward)
     cell["reference"] = cell["reference"] + reference
     cell["reference_squares"] = cell["reference_squares"] + reference * reference
     cell["advantage"] = cell["advantage"] + advantage
@@ -64,7 +121,7 @@ def note_reference(spec, tables, here, i, there, reward, next_value):
 
     Zhang, Zhou, Ji 2020, Algorithm 1, lines 7, 8 and 17 to 19.
     """
-    note_advantage(tables, i, there, reward, next_value)
+    note_advantage(spec, tables, i, there, reward, next_value)
     tables.rows[here]["visits"] = tables.rows[here]["visits"] + 1
     fix_reference(spec, tables, here)
 
@@ -94,7 +151,7 @@ def end_stage(spec, tables, scale, base, i, n):
     bonus = scale * spec.c * stage_bonus(spec.H, spec.iota, count)
     q = min(cell["q"], cell["total"] / count + bonus)
     if spec.reference >= 0:
-        cell["lower"] = max(cell["lower"], cell["lower_total"] / count - bonus)
+        end_lower_of(spec, tables, i, count, bonus)
         second, second_bonus = advantage_estimate(
             scale * spec.c,
             spec.H,
@@ -111,7 +168,7 @@ def end_stage(spec, tables, scale, base, i, n):
         bonus = min(bonus, second_bonus)
     tables.clock[0]["drowned"] += count * (base == 0 and bonus > spec.H)
     cell["q"] = q
-    cell["total"] = cell["advantage"] = cell["advantage_squares"] = cell["lower_total"] = 0.0
+    cell["total"] = cell["advantage"] = cell["advantage_squares"] = 0.0
     cell["begin"] = n
 
 
@@ -146,8 +203,6 @@ def turn_over(spec, tables, scale, base, h, here, a, action):
         row["best_other"] = best_of_others(spec, tables, here, action)
     q = tables.cells[here * spec.A + action]["q"]
     row["value"] = min(spec.caps[h], max(q, row["best_other"]))
-    row["lower"] = max(row["lower"], cell["lower"])
-    if spec.reference == 0:
-        settle_reference(row, spec.settle)
+    settle_row_of(spec, tables, here, a)
     fix_reference(spec, tables, here)
     return DUE if q < row["best_other"] and not spec.timing.asked else TRIGGERED

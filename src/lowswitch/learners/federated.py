@@ -24,7 +24,7 @@ from lowswitch.kernels.arrays import (
     NEVER,
     ROW,
     SETTLED_ROW,
-    STAGE_ROW,
+    SETTLING_STAGE_ROW,
     TURN,
     FederatedReferenceTables,
     FederatedSettledSpec,
@@ -138,7 +138,7 @@ class FederatedKnowledge(RowKnowledge):
 class FederatedStageKnowledge(FederatedKnowledge):
     """The learners of `note_stage_visit`."""
 
-    row, cell, tables_kind = STAGE_ROW, FEDERATED_STAGE_CELL, FederatedReferenceTables
+    row, cell, tables_kind = SETTLING_STAGE_ROW, FEDERATED_STAGE_CELL, FederatedReferenceTables
     _keeps_moments = False
 
     @classmethod

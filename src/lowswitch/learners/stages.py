@@ -10,7 +10,16 @@ from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.estimators import Advantage, AdvantageBonus, Hoeffding, StageQLearning
 from lowswitch.algorithms.meetings import between_dates
 from lowswitch.algorithms.schedules import Stages
-from lowswitch.kernels.arrays import CLOCK, STAGE_CELL, STAGE_ROW, StageSpec, StageTables
+from lowswitch.kernels.arrays import (
+    CLOCK,
+    SETTLING_STAGE_CELL,
+    SETTLING_STAGE_ROW,
+    STAGE_CELL,
+    STAGE_ROW,
+    SettlingStageSpec,
+    StageSpec,
+    StageTables,
+)
 from lowswitch.learners import integrity
 from lowswitch.learners.knowledge import ProblemSize, fresh_clock
 from lowswitch.learners.rows import RowKnowledge, fresh_rows
@@ -28,17 +37,22 @@ class StageKnowledge(RowKnowledge):
         """Optimism everywhere, the lowest allowed action deployed, and H for reference, or the
         first value if it settles.
         """
-        rows, cells = fresh_rows(self.spec, self.allowed, STAGE_ROW, STAGE_CELL)
-        follows = self.spec.reference == 0
+        rows, cells = fresh_rows(self.spec, self.allowed, *self._kinds)
+        settles = self.spec.reference == 0
         rows["reference"] = (
-            rows["value"] if follows else np.where(rows["value"] > 0, self.spec.H, 0)
+            rows["value"] if settles else np.where(rows["value"] > 0, self.spec.H, 0)
         )
         return StageTables(rows, cells, fresh_clock())
 
+    @property
+    def _kinds(self) -> tuple[np.dtype, np.dtype]:
+        """Of its rows and its cells."""
+        settles = self.spec.reference == 0
+        return (SETTLING_STAGE_ROW, SETTLING_STAGE_CELL) if settles else (STAGE_ROW, STAGE_CELL)
+
     def layout(self) -> dict[str, tuple[int, Any]]:
-        H, S, A = self.allowed.shape
-        rows, cells = ((H + 1) * S, STAGE_ROW), (H * S * A, STAGE_CELL)
-        return {"rows": rows, "cells": cells, "clock": (1, CLOCK)}
+        (H, S, A), (row, cell) = self.allowed.shape, self._kinds
+        return {"rows": ((H + 1) * S, row), "cells": (H * S * A, cell), "clock": (1, CLOCK)}
 
     def _with(self, arrays: dict[str, np.ndarray]) -> Self:
         other = type(self)(self.spec, self.allowed)
@@ -49,7 +63,7 @@ class StageKnowledge(RowKnowledge):
         integrity.require_stages(self.spec, rows, cells)
 
 
-def stage_spec(algorithm: Algorithm, size: ProblemSize) -> StageSpec:
+def stage_spec(algorithm: Algorithm, size: ProblemSize) -> StageSpec | SettlingStageSpec:
     """The algorithm's numbers for one problem size."""
     estimator, bonus = algorithm.estimator, algorithm.bonus
     if not (
@@ -60,16 +74,18 @@ def stage_spec(algorithm: Algorithm, size: ProblemSize) -> StageSpec:
     H, S, A, K = size
     stages = between_dates(algorithm.schedule, Stages())
     every_until, later = triggers_of(stages, horizon=H, limit=K)
-    return StageSpec(
-        H=H,
-        S=S,
-        A=A,
-        caps=estimator.caps(H),
-        c=bonus.c,
-        iota=algorithm.iota(**size._asdict()),
-        reference=estimator.fixed_at if isinstance(estimator, Advantage) else -1,
-        settle=estimator.settle if isinstance(estimator, Advantage) else 0.0,
-        every_until=every_until,
-        later=later,
-        timing=timing_of(algorithm.schedule, size, replans=False),
-    )
+    numbers: dict[str, Any] = {
+        "H": H,
+        "S": S,
+        "A": A,
+        "caps": estimator.caps(H),
+        "c": bonus.c,
+        "iota": algorithm.iota(**size._asdict()),
+        "reference": estimator.fixed_at if isinstance(estimator, Advantage) else -1,
+        "every_until": every_until,
+        "later": later,
+        "timing": timing_of(algorithm.schedule, size, replans=False),
+    }
+    if isinstance(estimator, Advantage) and estimator.fixed_at == 0:
+        return SettlingStageSpec(**numbers, settle=estimator.settle)
+    return StageSpec(**numbers)
