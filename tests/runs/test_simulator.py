@@ -1,6 +1,7 @@
 """Problems without tables: a step function in every driver, with sampled returns named as such."""
 
 import json
+import secrets
 
 import numpy as np
 import pytest
@@ -39,6 +40,16 @@ def test_all_drivers_play_the_same_episodes(algorithm):
     assert np.array_equal(runs.policy[1].reshape(-1, H, S), learner.mixture)
     run = ls.concurrent.run(RIVER, algorithm, episodes=K, machines=9, rule="switch", seed=5)
     assert run.history[0].changes.tolist() == runs.history[1].changes.tolist()
+
+
+def test_a_step_with_noise_of_its_own_brings_a_warning():
+    def gusts(state, action, h, random):
+        return secrets.randbelow(S), 0.0
+
+    message = r"gusts reads secrets\.randbelow, .*; take noise from its argument random"
+    with pytest.warns(UserWarning, match=message) as caught:
+        ls.envs.Simulator(gusts, **SIZE)
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("known", [1.5, None])

@@ -45,9 +45,7 @@ def fingerprint_of(code: Any, *, strict: bool = True) -> str:
     Global values, other functions and own modules that it reads are part of it. strict: refuse code
     that reads what cannot be hashed; otherwise such values enter by their type alone.
     """
-    reader = _Reader(strict, _home(code))
-    is_function = isinstance(code, FunctionType)
-    return hash_of(reader.function(code) if is_function else reader.value("", "", code))
+    return hash_of(_Reader(strict, _home(code)).code(code))
 
 
 def hash_of(texts: Iterator[str]) -> str:
@@ -69,9 +67,9 @@ def function_texts(functions: tuple[Callable[..., Any], ...]) -> Iterator[str]:
         yield from reader.function(one)
 
 
-def require_repeatable(kind: type, way_out: str) -> None:
-    """Refuse a class that reads a clock, the environment, or random numbers without a seed."""
-    for _ in _Reader(strict=False, home=_home(kind), repeatable=way_out).type(kind):
+def require_repeatable(code: Any, way_out: str) -> None:
+    """Refuse code that reads a clock, the environment, or random numbers without a seed."""
+    for _ in _Reader(strict=False, home=_home(code), repeatable=way_out).code(code):
         pass
 
 
@@ -139,6 +137,11 @@ class _Reader:
         self.strict, self.home, self.is_once = strict, home, is_once
         self.is_state, self.repeatable = is_state, repeatable
         self.seen: set[int] = set()
+
+    def code(self, code: Any) -> Iterator[str]:
+        """The texts of a function, a class or a callable object."""
+        is_function = isinstance(code, FunctionType)
+        return self.function(code) if is_function else self.value("", "", code)
 
     def function(self, function: Any) -> Iterator[str]:
         """The text of a function, and the values of the names that it reads."""

@@ -16,7 +16,6 @@ PLAIN = bool | int | float | complex | str | bytes | enum.Enum | np.generic | No
 # modules whose functions return something else at each call, or on each machine
 _UNSTEADY = {"datetime", "numpy.random", "os", "random", "secrets", "time", "uuid"}
 _UNSTEADY_ROOTS = tuple(f"{name}." for name in _UNSTEADY)
-_UNSTEADY_PACKAGES = {name.partition(".")[0] for name in (*_UNSTEADY, "importlib")}
 _HIDDEN = {"__import__", "eval", "exec"}  # builtins that read what cannot be seen
 _FILES = {"input", "open"}
 FROM_ARGUMENTS = "compute the result from the arguments alone"
@@ -49,20 +48,37 @@ def require_repeatable_use(
 def require_seen(function: FunctionType, *, is_once: bool) -> None:
     """Refuse what a function takes from where it cannot be seen.
 
-    is_once: whether no import and no file is allowed at all; otherwise only those imports that
-    could bring random numbers, a clock or the environment are refused.
+    is_once: whether no import and no file is allowed at all; otherwise only those imports are
+    refused that bring random numbers, a clock or the environment.
     """
     for code in _codes_in(function.__code__):
-        for one in dis.get_instructions(code):
-            root = str(one.argval).partition(".")[0]
-            if one.opname == "IMPORT_NAME" and (is_once or root in _UNSTEADY_PACKAGES):
+        for name in _imported(code):
+            if is_once or f"{name}.".startswith(_UNSTEADY_ROOTS):
                 raise UnknownPartError(
-                    f"{function.__qualname__} imports {one.argval} inside of the function, where"
+                    f"{function.__qualname__} imports {name} inside of the function, where"
                     " nobody sees what it takes from it; import it at the top of the file"
                 )
     hidden = _HIDDEN | _FILES if is_once else _HIDDEN
     for name in sorted((hidden & names_read(function.__code__).keys()) - set(function.__globals__)):
         raise _unsteady(function.__qualname__, f"through {name}", FROM_ARGUMENTS)
+
+
+def _imported(code: CodeType) -> Iterator[str]:
+    """What a code imports: of `import numpy as np` numpy, and numpy.random where it reads that."""
+    module, aliases, last = "", {}, ""
+    for one in dis.get_instructions(code):
+        name = str(one.argval)
+        if one.opname == "IMPORT_NAME":
+            module = name
+            yield name
+        elif one.opname == "IMPORT_FROM":
+            yield f"{module}.{name}"
+        elif one.opname in {"STORE_FAST", "STORE_DEREF"}:
+            aliases[name] = module
+            module = ""
+        elif one.opname in {"LOAD_ATTR", "LOAD_METHOD"} and aliases.get(last):
+            yield f"{aliases[last]}.{name}"
+        last = name if one.opname in {"LOAD_FAST", "LOAD_DEREF"} else ""
 
 
 def _codes_in(code: CodeType) -> Iterator[CodeType]:

@@ -163,6 +163,7 @@ class TabularMDP:
         self.horizon = require_count("horizon", horizon)
         given = rewards if isinstance(rewards, Rescaled) else Rescaled(rewards, Scale())
         self.scale, table = given.scale, given.rewards
+        # the library means its own tables as they are
         if not sys._getframe(1).f_globals["__name__"].startswith("lowswitch."):
             warn_if_ambiguous(table, transitions, self.horizon, stacklevel=2)
         if depends_on_successor(table, transitions, self.horizon):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowswitch.algorithms.fingerprints import fingerprint_of
+from lowswitch.algorithms.fingerprints import fingerprint_of, require_repeatable
 from lowswitch.checks import (
     checked_mask,
     checked_policy,
@@ -20,6 +21,7 @@ from lowswitch.checks import (
     shown,
 )
 from lowswitch.envs.mdp import Scale
+from lowswitch.io.archive import UnknownPartError
 from lowswitch.kernels.streams import stream_key
 
 Step = Callable[[int, int, int, np.random.Generator], tuple[Any, Any]]
@@ -110,6 +112,10 @@ class Simulator:
             )
         # now, because an object may change its own state while it plays
         self.code = tuple(fingerprint_of(given, strict=False) for given in (step, start))
+        try:
+            require_repeatable(step, "take noise from its argument random")
+        except UnknownPartError as error:
+            warnings.warn(str(error), stacklevel=2)
         self.name = name or getattr(step, "__name__", type(step).__name__)
 
     @property
