@@ -650,7 +650,7 @@ def test_a_correction_of_a_report_that_changed_meanwhile_shows_both(ward):
     assert page.count("on record: ") == 2
     assert "on record: 0</span>" in page
     assert "on record: 3</span>" in page
-    assert "Ms Okafor corrected it (“query 4”) on 20" in page
+    assert "Report corrected by Ms Okafor (“query 4”) on 20" in page
     assert ": week 0, good weeks: 1 → 0." in page
     assert re.findall(r'name="reward" value="([^"]*)"', page) == ["1", "2", "4"]
     now = re.search(r'name="seen" value="(\d+)"', page)[1]
@@ -663,7 +663,7 @@ def test_a_correction_of_a_report_that_changed_meanwhile_shows_both(ward):
     sure = {"seen": now, "read": read, "reason": "typing error", **SURE}
     status, _, body = ward.post("/amend", session, **fields, **sure)
     assert status == 409
-    assert "After you opened the form, Ms Okafor corrected it (“query 5”)" in body.decode()
+    assert "After you opened the form: report corrected by Ms Okafor (“query 5”)" in body.decode()
     assert ward.ledger.newest(1, kind="amended")[0].payload["rewards"] == [0, 0, 3]
 
 
@@ -758,7 +758,7 @@ def test_many_reports_are_corrected_from_the_table_that_was_downloaded(ward):
     assert "Correct 1 report?" in page
     assert "<li>North, p0: week 12, good weeks: 3 → 4.</li>" in page
     assert "North, p2 is left out, because its report changed after your table was made." in page
-    assert "Ms Okafor corrected it (“query 5”)" in page
+    assert "report corrected by Ms Okafor (“query 5”)" in page
     assert "query 4" not in page  # its report was not touched in the table
     done = ward.post("/corrections", session, pasted=wrong, reason="checked", **SURE)
     assert done[0] == 303

@@ -5,6 +5,7 @@ import pytest
 
 import browser
 import lowswitch as ls
+from lowswitch.ledger import ConflictError
 from served import Served
 
 chromium = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
@@ -178,6 +179,15 @@ def test_ten_meetings_in_a_browser(tab, tmp_path):
         board.press("form[action='/amend'] button:not(.enter)")
         board.confirm("it came late")
         assert ledger.status().missing == 2
+        double = ledger.list_tickets("learned")[0].ticket  # and one came twice, differently
+        report = ledger.report_of(double)[1] | {"ended": "truncated"}
+        with pytest.raises(ConflictError):
+            ledger.tell(double, **report)
+        board.go("/tickets")
+        assert "Contradicting reports" in tab.text
+        board.press("form[action='/dismiss'] button")
+        board.confirm("the site confirmed the first")
+        assert "Contradicting reports" not in tab.text
 
         board.ask()  # 6: a request that the other reviewer turns down
         board.choose("approve all")

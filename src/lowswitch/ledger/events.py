@@ -39,19 +39,32 @@ class Kind(NamedTuple):
     alone: bool = False  # two requests for it contradict each other
     uncounted: bool = False  # it has a report that is not learned from
     is_request: bool = False  # of people, for a decision that needs several of them
+    is_neutral: bool = False  # no proposal depends on it: asking again after it finds nothing new
 
 
 KINDS = {
-    "asked": Kind(word="enrolled", learn_later=True, of_ticket=True),
+    "asked": Kind(word="enrolled", learn_later=True, of_ticket=True, is_neutral=True),
     "told": Kind(word="reported", learn_later=True, of_ticket=True, has_report=True),
     "missing": Kind(word="declared missing", learn_later=True, of_ticket=True, has_report=True),
-    "refused": Kind(word="report refused", learn_later=True, of_ticket=True, uncounted=True),
-    "conflict": Kind(word="contradicting report", learn_later=True, of_ticket=True, uncounted=True),
-    "dismissed": Kind(word="contradiction dismissed", learn_later=True, of_ticket=True),
+    "refused": Kind(
+        word="report refused", learn_later=True, of_ticket=True, uncounted=True, is_neutral=True
+    ),
+    "conflict": Kind(
+        word="contradicting report",
+        learn_later=True,
+        of_ticket=True,
+        uncounted=True,
+        is_neutral=True,
+    ),
+    "dismissed": Kind(
+        word="contradiction dismissed", learn_later=True, of_ticket=True, is_neutral=True
+    ),
     "amended": Kind(
         "corrected a report", word="report corrected", of_ticket=True, has_report=True, is_idle=True
     ),
-    "met": Kind("asked for a proposal", word="proposal asked for", ends_proposal=True),
+    "met": Kind(
+        "asked for a proposal", word="proposal asked for", ends_proposal=True, is_neutral=True
+    ),
     "proposed": Kind("was proposed", word="proposal"),
     "approved": Kind(
         "approved",
@@ -98,9 +111,14 @@ KINDS = {
         alone=True,
     ),
     "deployed": Kind("was deployed by itself", word="deployed by itself", makes_version=True),
-    "frozen": Kind("paused the run", word="paused", is_decision=True, sign="P"),
+    "frozen": Kind("paused the run", word="paused", is_decision=True, sign="P", is_neutral=True),
     "thawed": Kind(
-        "resumed the run", word="resumed", is_decision=True, needs_quorum=True, alone=True
+        "resumed the run",
+        word="resumed",
+        is_decision=True,
+        needs_quorum=True,
+        alone=True,
+        is_neutral=True,
     ),
     "extended": Kind("extended the run", word="run extended", learn_later=True, is_decision=True),
     "ended": Kind("ended the run", word="run ended", is_decision=True, ends_proposal=True),
@@ -111,19 +129,17 @@ KINDS = {
         needs_quorum=True,
         alone=True,
     ),
-    "requested": Kind("asked for a decision", word="request", is_request=True),
-    "seconded": Kind("agreed to a request", word="agreement", is_request=True),
-    "declined": Kind("declined a request", word="request turned down", is_decision=True),
+    "requested": Kind("asked for a decision", word="request", is_request=True, is_neutral=True),
+    "seconded": Kind("agreed to a request", word="agreement", is_request=True, is_neutral=True),
+    "declined": Kind(
+        "declined a request", word="request turned down", is_decision=True, is_neutral=True
+    ),
     "history": Kind("imported history", word="history imported"),
     "created": Kind("began the run", word="run begun", makes_version=True),
-    "snapshot": Kind(word="copy of the state", learn_later=True, is_idle=True),
+    "snapshot": Kind(word="copy of the state", learn_later=True, is_idle=True, is_neutral=True),
 }
 OF_TICKETS = [name for name, kind in KINDS.items() if kind.of_ticket]
-# no proposal depends on events of these kinds, so asking again after them alone finds nothing new
-NEUTRAL = (
-    *("asked", "refused", "conflict", "dismissed", "requested", "seconded", "declined"),
-    *("frozen", "thawed", "met", "snapshot"),
-)
+NEUTRAL = [name for name, kind in KINDS.items() if kind.is_neutral]
 
 
 def makes_version(kind: str, payload: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from lowswitch.ledger import LedgerError, UnknownTicketError
-from lowswitch.ledger.events import Event
+from lowswitch.ledger.events import KINDS, Event
 from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.state import MISSING, REFUSED
 from lowswitch.ledger.store import StoredTicket
@@ -23,7 +23,6 @@ from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import counted
 
 _NOTHING: dict[str, Any] = {"states": [], "actions": [], "rewards": [], "ended": "whole"}
-_DID = {"amended": "corrected it", "missing": "declared it missing"}
 _STALE = (
     "nothing was done, because somebody changed this report after you opened the form. Your entries"
     " are kept. Where they differ from the record, the value on record stands below them. Make them"
@@ -111,7 +110,7 @@ def changed_since(ledger: Reading, ticket: str, seen: int) -> list[str]:
         is_new = before is None or before["ended"] == MISSING
         what = new.differences(old, terms, is_new=is_new) if event.kind != MISSING else []
         why = f" (“{event.payload['reason']}”)" if "reason" in event.payload else ""
-        did = f"{event.actor} {_DID.get(event.kind, 'reported')}{why}"
+        did = f"{KINDS[event.kind].word} by {event.actor}{why}"
         said = f": {'; '.join(one.rstrip('.') for one in what)}" if what else ""
         lines.append(f"{did} on {display.clock(event.time)}{said}.")
     return lines
@@ -147,7 +146,7 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
                 *([several] if is_new and sent > 1 else []),
                 *(await consequences(call, relearns)),
             ],
-            warnings=[f"After you opened the form, {line}" for line in meanwhile],
+            warnings=[f"After you opened the form: {line}" for line in meanwhile],
             back="/tickets",
             hint="for example: typing error at the site",
             bound=changes,

@@ -279,7 +279,7 @@ def _is_untouched(ledger: Reading, row: Row) -> bool:
 
 def _left_out(name: str, meanwhile: list[str]) -> str:
     return (
-        f"{name} is left out, because its report changed after your table was made. Since then,"
+        f"{name} is left out, because its report changed after your table was made. Since then:"
         f" {' '.join(meanwhile)} Correct it by itself, or download the table again."
     )
 
