@@ -8,6 +8,8 @@ import os
 import threading
 
 import numpy as np
+from pathlib import Path
+
 import pytest
 
 import lowswitch as ls
@@ -541,6 +543,13 @@ def test_a_size_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"horizon 1,000,000, .* need 0.9 GiB, .* declare fewer"):
         made(tmp_path / "run.db", horizon=10**6)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_may_change_its_folder_while_it_uses_a_ledger(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with made(Path("run.db")) as ledger:
+        monkeypatch.chdir("/")
+        assert ledger.ask("here", "one").number == 1
 
 
 def test_what_is_no_ledger_is_refused(tmp_path):

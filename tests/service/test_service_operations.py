@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import socket
 import sqlite3
 import time
@@ -138,6 +139,23 @@ def test_reports_wait_while_the_file_cannot_be_read(served, tmp_path):
         assert "cannot be read as a ledger" in str(client.trouble)
         assert client.refused() == []
     assert b"\nlowswitch_outage 1\n" in served.request("GET", "/metrics", role="auditor")[2]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_moved_away_takes_no_more_reports(served, tmp_path, replaced):
+    """An open file without a name takes writes, and all of them are lost when it is closed."""
+    path = served.ledger.store.path
+    with Client(served.url, served.tokens["site"], spool=tmp_path / "north.spool") as client:
+        issued = client.ask("one")
+        moved = path.rename(tmp_path / "moved.db")
+        if replaced:
+            shutil.copy(moved, path)
+        assert isinstance(client.tell(issued.ticket, *episode(issued.policy, 1)), Spooled)
+        assert "was removed or replaced" in str(client.trouble)
+        assert b"\nlowswitch_outage 1\n" in served.request("GET", "/metrics", role="auditor")[2]
+        moved.rename(path)
+        wait_for(lambda: client.flush() == {} and client.trouble is None)
+    assert served.ledger.status().learned == 1
 
 
 def test_an_outage_ends_on_an_idle_server_when_the_database_takes_a_write(tmp_path, monkeypatch):

@@ -36,6 +36,8 @@ class SqliteStore(Store):
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path, self.connection = path, connection
         self._errors = _Errors(path)
+        self._place = path.absolute()  # whatever folder the process works in later
+        self._file: tuple[int, int] | None = None  # what a writer opened
 
     @classmethod
     def create(cls, path: Path, events: Iterable[Event]) -> SqliteStore:
@@ -89,6 +91,7 @@ class SqliteStore(Store):
                 raise _unreadable(path, "another kind of database")
             if not read_only:
                 store._prepare()
+                store._file = _identity(store._place)
             store.adopt(repr(str(path)), read_only=read_only)
         return store
 
@@ -108,11 +111,20 @@ class SqliteStore(Store):
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._require_in_place()
                 self.connection.execute("COMMIT")
             except BaseException:
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
+
+    def _require_in_place(self) -> None:
+        """Refuse to write to a file that has lost its name: nobody would find it again."""
+        if self._file is not None and _identity(self._place) != self._file:
+            raise StorageError(
+                f"{str(self.path)!r} was removed or replaced while it was in use; nothing was"
+                " saved. Put it back, or stop this process, restore it and start again"
+            )
 
     def execute(self, sql: str, *values: Any) -> list[Any]:
         with self._errors:
@@ -218,6 +230,15 @@ def _is_closed(path: Path) -> bool:
     except OSError as error:
         return isinstance(error, PermissionError)
     return False
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one of the same name, or None without a file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _is_half_made(path: Path) -> bool:

@@ -286,9 +286,7 @@ class Access:
                 list(noted.used.items()),
             )
 
-    def _record(
-        self, by: str, kind: str, payload: dict[str, Any], role: str = OPERATOR
-    ) -> None:
+    def _record(self, by: str, kind: str, payload: dict[str, Any], role: str = OPERATOR) -> None:
         """Record an event."""
         with self._lock:
             with self._store.transaction():
