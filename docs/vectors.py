@@ -74,13 +74,19 @@ def of_protocol(found: dict[str, Any]) -> str:
 
 
 def of_limits(problems: dict[str, Any]) -> str:
-    """Ratios to the best rival: what full information would lose, and `few` in raw units."""
-    keys = ("few", "full information", "raw before", "raw")
+    """Ratios to the best rival: `few` now and before, with squares, in raw units, and its limit."""
+    keys = ("before", "few", "squares", "raw", "full information")
     lines = [
-        [name, *(f"{found[key]['ratio']:.2f} ± {found[key]['error']:.2f}" for key in keys)]
+        [
+            name,
+            *(
+                f"{found[key]['ratio']:.2f} ± {found[key]['error']:.2f}" if key in found else ""
+                for key in keys
+            ),
+        ]
         for name, found in problems.items()
     ]
-    head = ["problem", "`few`", "full information", "raw units, before", "raw units"]
+    head = ["problem", "before", "`few`", "with squares", "raw units", "full information"]
     return table(head, lines, left=1)
 
 

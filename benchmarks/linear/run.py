@@ -35,7 +35,7 @@ PAIRED = range(30_000, 30_600)  # for fixed arms with and without an intercept
 CONTROLLED = FRESH[: int(os.environ.get("CONTROL_SEEDS", "10"))]
 TUNED = (0.05, 0.1, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0)  # alphas of the rival
 ROUNDS = 10_000
-MOST_SQUARED = 15  # features whose squares and products are tried
+MOST_SQUARED = 6  # features whose squares and products are tried
 
 
 class Kept:

@@ -294,8 +294,14 @@ def test_the_pages_say_both_parts_and_the_confirmation_what_becomes_of_each(guar
     page = guarded.page("/proposal", session)[1]
     assert "1. What changes for whom" in page
     assert "<strong>25 % of new parts</strong>, drawn by lot, enter the trial" in page
+    left = guarded.ledger.terms.episodes - guarded.ledger.status().issued
+    assert f"{left} parts are still to come" in page
     for region in row["regions"]:
         assert region["where"] in page
+        if region["usual"] is not None:  # as many as the frequencies beside it say
+            old, new = region["usual"]
+            more = region["proposed"][new] - region["now"].get(new, 0.0)
+            assert f"for {100 * min(more, region['now'][old]):.0f} % of them" in page
     for decision, title, trial, said in (
         ("approve all", "Approve the new protocol and the trial?", "", "new protocol takes effect"),
         ("approve protocol", "Approve the new protocol?", "", "The trial stays as it is: 25 %"),

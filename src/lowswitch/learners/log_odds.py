@@ -39,7 +39,7 @@ def likeliest_log_odds(
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """As `fitted_log_odds`, with the penalty under which these rewards are likeliest.
 
-    The penalty is at most `ridge`. A hard one keeps log-odds from growing where the features decide
+    The penalty is at most `ridge`. A strong one keeps log-odds small even where the features decide
     the reward. The marginal likelihood is Laplace's approximation (MacKay 1992), and the logarithm
     of the penalty is normal beforehand, with the mean ln ridge and the deviation 1.
     """

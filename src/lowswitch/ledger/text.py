@@ -229,8 +229,10 @@ def region_tries(one: dict[str, Any]) -> str:
 
 def usual_words(one: dict[str, Any]) -> str:
     """How the usual action of a region changes."""
+    if one["usual"] is None and "alternatives" in one and one["changed"] >= _RARE:
+        return f"changes for {one['changed']:.0%}"  # in several ways, or for few of them
     if one["usual"] is None:
-        return "mostly stays" if one["changed"] >= _RARE else "stays"
+        return "stays"
     old, new = one["usual"]
     return f"{old} → {new} in {newly_given(one):.0%}"
 

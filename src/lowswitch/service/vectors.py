@@ -43,11 +43,19 @@ def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
         "counts": {word: said.count(word) for word in phrases.LABELS if word in said},
         "worth": {name: phrases.gain_words(gain, known.terms) for name, gain in gains.items()},
         "described": row.get("fidelity"),
+        "elsewhere": _elsewhere(row) if known.protocol else 0.0,
         "untried": sum(one["share"] for one in regions if one["verdict"] == "UNTRIED"),
         "unread": effects.unread(known, view),
         "cases": [_case(one, known.terms) for one in row.get("affected", [])],
         "options": _options(known, row),
     }
+
+
+def _elsewhere(row: dict[str, Any]) -> float:
+    """The share of all cases that change and are in none of the kinds named first."""
+    named = [one for one in row.get("regions", []) if one["usual"] is not None]
+    listed = sum(one["share"] * newly_given(one) for one in named)
+    return float(max(0.0, row.get("usual_changes", 0.0) - listed))
 
 
 def _trial(known: Known, row: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +101,7 @@ def _line(one: dict[str, Any], terms: Terms) -> dict[str, str]:
         "cases": f"{one['cases']:,}",
         "old": old,
         "new": new,
-        "of_them": "" if one["usual"] is None else percent(newly_given(one)),
+        "of_them": "" if one["usual"] is None else f"{100 * newly_given(one):.0f} %",
         "stays": usual_words(one),
         "moved": moved(one),
         "tries": region_tries(one),
