@@ -165,8 +165,11 @@ def decided(ledger, proposal, meeting, disturbed):
 def in_use(mdp, usual, generator):
     """The policy [H, S] before the run, by its word in `Family`."""
     shape = mdp.horizon, mdp.states
+    other = generator.integers(0, mdp.actions, shape) if usual in ("drawn", "nearly") else None
     if usual == "drawn":
-        return generator.integers(0, mdp.actions, shape)
+        return other
+    if usual == "nearly":
+        return np.where(generator.random(shape) < 0.15, other, mdp.optimal_policy)
     return mdp.optimal_policy if usual == "best" else np.zeros(shape, dtype=int)
 
 

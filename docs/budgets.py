@@ -2,8 +2,8 @@
 
 The scripts in benchmarks/few write these files: run.py few.json, clinic.py and calibration.py those
 of their names, small.py few_small.json, members.py few_members.json, trial.py few_trial.json
-and few_careful.json, dates.py few_dates.json, large.py few_sepsis.json; benchmarks/crown.py writes
-crown.json.
+and few_careful.json, dates.py few_dates.json, floor.py few_floor.json, large.py few_sepsis.json;
+benchmarks/crown.py writes crown.json.
 """
 
 import json
@@ -27,7 +27,7 @@ DRAWN = {
 
 def values() -> dict[str, str]:
     found = of_budgets() | of_small() | of_members() | of_clinic() | of_trial() | of_calibration()
-    return found | of_dates() | of_sepsis() | of_crown()
+    return found | of_dates() | of_sepsis() | of_crown() | of_floor()
 
 
 def read(name: str) -> Any:
@@ -288,6 +288,20 @@ def of_trial() -> dict[str, str]:
         "trial/budgets": table([*head, *(f"N = {n}" for n in budgets)], lost_by_budget, left=3),
         "trial/careful": of_careful(facts),
     }
+
+
+def of_floor() -> dict[str, str]:
+    """How many deployments are below a floor if a board approves only parts of proposals."""
+    facts, rows = read("few_floor.json"), list[list[str]]()
+    for name, found in facts.items():
+        if name != "setting":
+            made, words = found["deployments"], found["decisions"]
+            less = sum(n for word, n in words.items() if word.endswith("smaller"))
+            refused = sum(n for word, n in words.items() if word.endswith("rejected"))
+            shares = (f"{100 * found[key] / made:.1f} %" for key in ("below", "counted"))
+            rows.append([name, f"{made}", *shares, f"{less}", f"{refused}"])
+    head = ["share of the trial", "deployments", "below the floor", "counted so", "made smaller"]
+    return {"floor/table": table([*head, "refused"], rows, left=1)}
 
 
 def of_careful(facts: dict[str, Any]) -> str:

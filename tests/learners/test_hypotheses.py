@@ -19,10 +19,12 @@ from lowswitch.kernels.model_draws import (
 )
 from lowswitch.learners.hypotheses import (
     BY_ALL,
+    BY_CHOICE,
     BY_DOUBT,
     BY_LIFT,
     BY_WORTH,
     Weighed,
+    chosen_rows,
     reward_priors,
     shared_doubts,
     weighed,
@@ -63,7 +65,7 @@ def seen():
 
 
 def test_kindred_laws_lie_between_one_step_and_all(seen):
-    spec, (_, apart, together) = seen["apart"].spec, seen["apart"].seen
+    spec, (_, apart, together) = seen["apart"].spec, seen["apart"].seen[:3]
     for kin, expected in ((0.0, apart.n), (np.inf, np.tile(together.n, spec.H))):
         laws = hypotheses.kindred_laws(spec, apart, together, kin)
         assert laws.n == pytest.approx(expected)
@@ -333,3 +335,53 @@ def test_a_first_proposal_may_lose_where_the_policy_in_use_is_good():
     )
     assert true < before.within_95[0] - 0.05
     assert now.within_95[0] < true < now.within_95[1]
+
+
+def test_the_rows_that_a_policy_chooses_by_hand(seen):
+    """Two steps, two states and two actions; the policy changes its mind in the second state."""
+    spec = seen["alike"].spec._replace(H=2, S=2, A=2)
+    policy = np.array([[0, 1], [0, 0]])
+    apart = Rewards(4, *[np.zeros(8)] * 3, *[np.zeros(4)] * 2)
+    together = Rewards(0, *[np.zeros(4)] * 3, *[np.zeros(2)] * 2)
+    assert chosen_rows(spec, apart, policy).tolist() == [1, 0, 0, 1, 1, 0, 1, 0]
+    assert chosen_rows(spec, together, policy).tolist() == [1, 0, 1, 1]
+
+
+def test_the_evidence_of_chosen_actions_by_hand():
+    """Of one state, a chosen action paid 3 times of 4, and another one 1 time of 2. All rewards
+    have the mean 2/3, and the lift of the others is minus log 3.
+
+    The chosen one is predicted from the other one, whose odds of 1 are 3 among chosen actions, and
+    from one typical reward: (2 * 3/4 + 2/3) / 3. The other one is predicted from the chosen one,
+    (4 * 3/4 + 2/3) / 5 = 11/15, of which a third of the odds 11/4 is left. The masses are
+    6 * 3 / (6 + 3) = 2 and 6 * 5 / (6 + 5).
+    """
+    n, total = np.array([4.0, 2.0]), np.array([3.0, 1.0])
+    rewards = Rewards(0, n, total, total, np.array([6.0]), np.array([4.0]))
+    chosen, predicted = np.array([True, False]), 11 / 12 / (1 + 11 / 12)
+    found = hypotheses.chosen_reward_evidence(rewards, chosen, 2, 6.0, 1.0, -math.log(3.0))
+    of_chosen = hypotheses.beta_evidence(2.0, (3 / 2 + 2 / 3) / 3, 3.0, 1.0)
+    assert found == pytest.approx(
+        of_chosen + hypotheses.beta_evidence(30 / 11, predicted, 1.0, 1.0)
+    )
+
+
+def test_a_policy_that_plays_two_good_actions_of_a_state_says_nothing_of_the_others():
+    """Everybody got action 0 at even steps and action 1 at odd ones, and both pay 0.9. Rule 6
+    takes one of the two for an unusual action, which is as good as the usual one. By rule 7 others
+    were never tried, and nothing is known of them.
+    """
+    few = ls.few(deployments=3, asked=True, members=8, trial=None)
+    usual = np.repeat([[0], [1]] * 3, 4, axis=1)
+    size = {"horizon": 6, "states": 4, "actions": 4, "episodes": 1000}
+    learner = ls.Learner(few, **size, gate="review", initial=usual)
+    generator = np.random.default_rng(0)
+    for _ in range(80):
+        paid = (generator.random(6) < 0.9).astype(float)
+        learner.tell(generator.integers(0, 4, 6), [0, 1] * 3, paid)
+    posterior, far = learner.posterior(), {}
+    for rule in (BY_LIFT, BY_CHOICE):
+        found = weighed(posterior.spec, posterior.seen, rule)
+        far[rule] = sum(found.shares * [abs(one.lift) >= 2 for one in found.beliefs])
+    assert far[BY_LIFT] < 0.2
+    assert far[BY_CHOICE] == pytest.approx(6 / 9, abs=0.02)

@@ -505,8 +505,11 @@ class Belief(NamedTuple):
     # how far the rewards of all cells of an action that nobody tried may be off together; by the
     # steps of `rewards`
     doubts: np.ndarray  # [steps A], perhaps with [steps] of all actions after them; or [0]
-    # the log odds by which the rewards of a state's other actions lie above those of its usual one
+    # the log odds by which the rewards of a state's other actions lie above those of its usual ones
     lift: float
+    # whether somebody chose the action of each row of rewards; or [0], and the one tried most is
+    # the usual one
+    chosen: np.ndarray
 
 
 class Drawn(NamedTuple):

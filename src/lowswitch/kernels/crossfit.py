@@ -81,6 +81,7 @@ def half_belief(spec, belief, counts, n, paid, total):
         belief.each,
         belief.doubts,
         belief.lift,
+        belief.chosen,
     )
 
 

@@ -276,6 +276,14 @@ def is_usual(rewards, row, A):
     return rewards.n[row] > 0.0
 
 
+@part
+def was_usual(belief, row, A):
+    """Whether an action is a usual one of its state: one that somebody chose, if that is known."""
+    if len(belief.chosen) > 0:
+        return belief.chosen[row]
+    return is_usual(belief.rewards, row, A)
+
+
 @inline
 def lifted(mean, lift):
     """A mean reward with its odds multiplied by exp(lift)."""
@@ -422,4 +430,5 @@ def believe(spec, tables):
         0.0,
         np.zeros(0),
         0.0,
+        np.zeros(0, dtype=np.bool_),
     )

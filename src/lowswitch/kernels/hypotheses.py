@@ -159,3 +159,29 @@ def doubted_reward_evidence(rewards, A, mass, counts, lift):
                 mean = lifted(mean, -lift if is_usual(rewards, row, A) else lift)
             evidence += beta_evidence(prior, mean, counts * n * seen, counts * n * (1.0 - seen))
     return evidence
+
+
+@allocating
+def chosen_reward_evidence(rewards, chosen, A, mass, counts, lift):
+    """The same, if somebody chose the usual actions, of which a state may have several.
+
+    The others are predicted above all of them, and so the mean that predicts a row is one of usual
+    actions, to which each other action of the state adds its own mean, lowered by the lift.
+    """
+    evidence, typical = 0.0, typical_reward(rewards)
+    for row in range(len(rewards.n)):
+        n = rewards.n[row]
+        if n > 0.0:
+            seen, total, others, first = rewards.total[row] / n, typical, 1.0, row - row % A
+            for other in range(first, first + A):
+                m = rewards.n[other]
+                if other != row and m > 0.0:
+                    mean = min(1.0, max(0.0, rewards.total[other] / m))
+                    total += m * (mean if chosen[other] else lifted(mean, -lift))
+                    others += m
+            mean = min(0.999, max(0.001, total / others))
+            if not chosen[row]:
+                mean = lifted(mean, lift)
+            prior, seen = doubted_mass(rewards, row, A, mass), min(1.0, max(0.0, seen))
+            evidence += beta_evidence(prior, mean, counts * n * seen, counts * n * (1.0 - seen))
+    return evidence

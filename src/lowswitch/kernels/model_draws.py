@@ -7,13 +7,13 @@ import numpy as np
 from lowswitch.kernels.arrays import Belief, Drawn
 from lowswitch.kernels.compile import allocating, allocating_part, inline, part
 from lowswitch.kernels.evidence import (
-    is_usual,
     lifted,
     others_reward,
     reward_spread,
     row_prior,
     size_at,
     typical_reward,
+    was_usual,
 )
 from lowswitch.kernels.noise import next_uniform, noise, uniform
 from lowswitch.kernels.posterior import gamma
@@ -222,15 +222,18 @@ def draw_state_reward(spec, belief, group, typical, key, counter):
 
     It is the same for all actions of the state, apart from the `lift` of unusual ones. The n
     rewards of an action are worth n mass / (n + mass) rewards of the mean itself, since the action
-    lies around it with this mass.
+    lies around it with this mass. But if chosen actions are better or worse than the others, it is
+    by comparison with what they pay themselves, so that each reward counts in full.
     """
     rewards, one, total = belief.rewards, typical, 1.0
     for row in range(group * spec.A, (group + 1) * spec.A):
         n = belief.share * rewards.n[row]
         if n > 0.0:
             worth = n * belief.reward_mass / (n + belief.reward_mass)
+            if belief.lift != 0.0 and len(belief.chosen) > 0 and belief.chosen[row]:
+                worth = n
             mean = min(1.0, max(0.0, rewards.total[row] / rewards.n[row]))
-            if belief.lift != 0.0 and not is_usual(rewards, row, spec.A):
+            if belief.lift != 0.0 and not was_usual(belief, row, spec.A):
                 mean = lifted(mean, -belief.lift)
             one += worth * mean
             total += worth
@@ -277,7 +280,7 @@ def draw_cell_reward(spec, belief, h, i, key, drawn, counter, typical):
         group = row // spec.A
         stream = noise(noise(key, _STATE_STREAM), np.uint64(group))
         typical = draw_state_reward(spec, belief, group, typical, stream, counter)
-        if belief.lift != 0.0 and not is_usual(belief.rewards, row, spec.A):
+        if belief.lift != 0.0 and not was_usual(belief, row, spec.A):
             typical = lifted(typical, belief.lift)
         counter[0] = 0
     stream = noise(noise(key, _REWARD_STREAM), np.uint64(row))
@@ -376,4 +379,5 @@ def curious(spec, belief):
         belief.each,
         belief.doubts,
         belief.lift,
+        belief.chosen,
     )

@@ -3,7 +3,8 @@
 A prior has three parts: how far the steps of an episode differ (`kin`); whether the laws of a
 state's actions resemble each other (`alike`) or are unrelated, with a few successors each (`sizes`,
 `each`); and how much the rewards of a state's actions differ (`reward_mass`), and by how much those
-of its usual action, the one tried most, are lower or higher than the others (`lift`).
+of its usual actions are lower or higher than the others (`lift`): those that somebody chose, or the
+one tried most.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ _ALIKE = (1.0, 3.0, 10.0, 30.0, 100.0)
 _REWARD_MASSES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
 _FALLING = 0.7  # each mass is this many times as likely beforehand as the mass before it
 _LIFTS = {-3.0: 1, -2.0: 2, -1.0: 3, 0.0: 4, 1.0: 3, 2.0: 2, 3.0: 1}  # with their weights
+_LIFTS_OF_CHOICE = dict.fromkeys((-4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0), 1)
 _LEAST = 0.01  # of the weight; what has less is left out
 _MOST_SAID = 20.0  # as much as this many rewards of 0 and 1 is said by one that varies less
 # rules of the evidence, see `ledger/evidence.py`
-BY_WORTH, BY_DOUBT, BY_ALL, BY_LIFT = 3, 4, 5, 6
+BY_WORTH, BY_DOUBT, BY_ALL, BY_LIFT, BY_CHOICE = 3, 4, 5, 6, 7
 LARGE = 50_000  # cells (h, x, a) from which on only the heaviest of a few hypotheses is kept
 _FEW_KIN = (0.0, 30.0, np.inf)
 _DOUBT = 0.6  # between values tried on first meetings of runs in benchmarks/evidence.py
@@ -38,6 +40,7 @@ class Seen(NamedTuple):
     belief: Belief  # that it plans with, without its hope
     apart: Laws  # by step
     together: Laws | None  # of all steps; None if they are counted as one, or told apart by decree
+    chosen: np.ndarray | None  # [H, S]  the policy that somebody chose, if somebody did
 
 
 class Weighed(NamedTuple):
@@ -58,12 +61,14 @@ def weighed(spec: PlanSpec, seen: Seen, rule: int) -> Weighed:
     From rule 4 on the unseen rewards of an action may all be off together: see `shared_doubts`.
     From rule 5 on every pair of a hypothesis about laws and one about rewards is kept. Earlier
     rules dropped pairs with a small weight. If there were many laws, each pair was light, so all
-    hypotheses about rewards except one were dropped, however likely they were. From rule 6 on there
-    are other hypotheses about rewards: see `reward_priors`.
+    hypotheses about rewards except one were dropped, however likely they were. Rules 6 and 7 have
+    other hypotheses about rewards: see `reward_priors`.
     """
     plain = seen.belief._replace(hopeful=False)
     if rule >= BY_DOUBT:
         plain = plain._replace(doubts=shared_doubts(spec, plain.rewards, rule))
+    if rule >= BY_CHOICE and seen.chosen is not None:
+        plain = plain._replace(chosen=chosen_rows(spec, plain.rewards, seen.chosen))
     if spec.mass > 0.0:  # the prior was given
         return Weighed([plain], np.ones(1))
     if seen.together is not None:
@@ -80,6 +85,13 @@ def weighed(spec: PlanSpec, seen: Seen, rule: int) -> Weighed:
     ]
     beliefs, shares = zip(*(both if rule >= BY_ALL else _kept(both)), strict=True)
     return Weighed(list(beliefs), np.array(shares))
+
+
+def chosen_rows(spec: PlanSpec, rewards: Rewards, policy: np.ndarray) -> np.ndarray:
+    """Whether a policy [H, S] plays the action of a row of rewards: at any step, if all are one."""
+    played = policy[..., None] == np.arange(spec.A)
+    found = played.any(axis=0) if len(rewards.n) == spec.S * spec.A else played
+    return np.ascontiguousarray(found.reshape(-1))
 
 
 def _by_step(
@@ -208,16 +220,25 @@ def reward_priors(
     Until other actions were tried, nothing says how far they differ from the usual one of their
     state. Rules 3 to 5 take all masses as equally likely beforehand, so half of the prior says that
     actions hardly differ, and they know no lift: they expect as much of other actions as of the
-    usual one, though somebody may have chosen it because it is good.
+    usual one, though somebody may have chosen it because it is good. From rule 7 on the usual
+    actions are those of the policy that somebody chose, at whatever step, and all lifts are equally
+    likely beforehand. Rule 6 takes one of them for an unusual one where that policy plays several
+    in a state, and these are good, too; so it learned that unusual actions are as good.
     """
-    from lowswitch.kernels.hypotheses import doubted_reward_evidence
+    from lowswitch.kernels.hypotheses import chosen_reward_evidence, doubted_reward_evidence
 
+    rewards, chosen, A = belief.rewards, belief.chosen, spec.A
     masses = _REWARD_MASSES if belief.noisy else (belief.reward_mass,)
     falling, lifts = (_FALLING, _LIFTS) if rule >= BY_LIFT else (1.0, {0.0: 1})
+    if len(chosen):
+        lifts = _LIFTS_OF_CHOICE
     priors = [(mass, lift) for mass in masses for lift in lifts]
     weights = np.outer(falling ** np.arange(len(masses)), [*lifts.values()]).reshape(-1)
     evidence = [
-        doubted_reward_evidence(belief.rewards, spec.A, mass, counts, lift) for mass, lift in priors
+        chosen_reward_evidence(rewards, chosen, A, mass, counts, lift)
+        if len(chosen)
+        else doubted_reward_evidence(rewards, A, mass, counts, lift)
+        for mass, lift in priors
     ]
     shares = _halved(np.array(evidence) + 2.0 * np.log(weights))  # the weights are not halved
     return _kept(zip(priors, shares, strict=True), _LEAST / len(lifts))

@@ -158,7 +158,8 @@ class PlannerKnowledge(Knowledge):
             began[:] = 1.0
         tested = spec.pooling == TESTED and spec.stride > 0
         together = gather_laws(spec, tables, TOGETHER) if tested else None
-        seen = Seen(believe(spec, tables), gather_laws(spec, tables, APART), together)
+        chosen = self.initial()[0] if tables.chosen[0] else None
+        seen = Seen(believe(spec, tables), gather_laws(spec, tables, APART), together, chosen)
         stream = tables.keys[0]["samples"]
         return ModelPosterior(spec, seen, stream, began / began.sum(), began.sum())
 

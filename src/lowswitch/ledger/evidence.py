@@ -7,6 +7,9 @@ at this row; the values of later steps are taken as they are estimated.
 
 The verdict on a row is a word, by a rule whose version the proposal records.
 
+Rule 7: as rule 6, but where somebody chose the first policy, the usual actions are those that it
+plays, and they may be better or worse by more (`learners/hypotheses.py::reward_priors`).
+
 Rule 6: as rule 5, but the usual action of a state, the one tried most, may be better or worse than
 its other actions, because somebody may have chosen it (`learners/hypotheses.py::reward_priors`);
 and before the data say so, it is less likely that actions hardly differ.
@@ -59,7 +62,7 @@ LIKELY, UNSURE, WORSE, UNTRIED, TRIAL = "LIKELY", "UNSURE", "WORSE", "UNTRIED", 
 BY_INTERVAL, BY_MODEL, BY_WORTH = 1, 2, hypotheses.BY_WORTH
 RULES = (  # its versions
     *(BY_INTERVAL, BY_MODEL, BY_WORTH),
-    *(hypotheses.BY_DOUBT, hypotheses.BY_ALL, hypotheses.BY_LIFT),
+    *(hypotheses.BY_DOUBT, hypotheses.BY_ALL, hypotheses.BY_LIFT, hypotheses.BY_CHOICE),
 )
 Row = tuple[int, int]  # step and state
 
