@@ -4,6 +4,7 @@ import importlib
 import itertools
 import os
 import pkgutil
+import shutil
 import signal
 import sys
 import tempfile
@@ -29,6 +30,18 @@ def pytest_configure():
         share_compilation()
     else:  # workers and their children; the cores are theirs, and waiting threads would take them
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        _write_to_memory()
+
+
+MEMORY = Path("/dev/shm")  # where Linux keeps files in memory
+ROOM = 2 << 30  # the bytes that must be free there; a container may have as little as 64 MiB
+
+
+def _write_to_memory():
+    """Put temporary files there: a ledger syncs each commit, and tests would wait for the disk."""
+    if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+        os.environ.setdefault("TMPDIR", str(MEMORY))
+        tempfile.tempdir = None  # so that it is asked for again
 
 
 # Workers take whole files in this order, the others after them: the long ones first, so that all
@@ -40,6 +53,7 @@ FIRST = (
     *("simulate", "rounds", "bandits", "cluster", "docs", "reproduce", "learner"),
     *("processes", "digests", "service_story", "architecture", "report", "ledger_once"),
     *("gate", "functions", "statistics", "feature_story", "fuzz", "service_pages", "sessions"),
+    *("federated", "service_decisions", "checkpoints", "ledger_audit", "ledger_restores"),
     *("ledger", "sources", "anywhere", "cli", "kernels", "learned", "price", "mbie", "compile"),
     "service_console",
 )

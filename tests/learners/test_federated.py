@@ -1,5 +1,6 @@
 """FedQ: M machines play one policy in a round, and its end teaches what all of them saw."""
 
+import copy
 import math
 from collections import defaultdict
 
@@ -14,6 +15,7 @@ from lowswitch.kernels.arrays import NEVER
 from lowswitch.reproduce.pseudocode import play_episode
 
 EPISODES = 3_000
+EARLY = 600
 WITHOUT_TIES = ("dense", "per-step", "masked-sequence", "reward-by-step")
 
 
@@ -309,10 +311,12 @@ class PlainFedEarlySettled(PlainRounds):
         self.lower[h, x] = max(self.lower[h, x], self.low[here])
 
 
-def play_plain(mdp, algorithm, episodes, until=EPISODES):
-    """The plain learner after its episodes, and its row changes."""
-    learner, changes = PLAIN[type(algorithm.estimator)](mdp, algorithm, episodes), []
-    for k in range(until):
+def play_plain(mdp, algorithm):
+    """The plain learner as it was early and after its episodes, and its row changes."""
+    learner, changes, early = PLAIN[type(algorithm.estimator)](mdp, algorithm, EPISODES), [], None
+    for k in range(EPISODES):
+        if k == EARLY:
+            early = copy.deepcopy(learner)
         machine = k % learner.M
         states, actions, rewards = play_episode(mdp, learner.policy, 0, k)
         for h in range(mdp.horizon):
@@ -323,7 +327,7 @@ def play_plain(mdp, algorithm, episodes, until=EPISODES):
             learner.aggregate()
             changed = np.argwhere(learner.policy != before).tolist()
             changes += [[k, h, x, int(learner.policy[h, x])] for h, x in changed]
-    return learner, changes
+    return early, learner, changes
 
 
 PLAIN = {
@@ -351,15 +355,14 @@ def test_the_library_s_rounds_are_the_papers(name, problem):
     in another order.
     """
     mdp, algorithm = PROBLEMS[problem](), RECIPES[name]
-    plain, changes = play_plain(mdp, algorithm, EPISODES)
+    early, plain, changes = play_plain(mdp, algorithm)
     runs = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=[0], history=True, progress=False)
     assert runs.history[0].changes.tolist() == changes
     assert runs.triggers[0] == plain.rounds
     assert len(changes) > 5
     learner = learner_for(mdp, algorithm, EPISODES)
-    for k in range(600):
+    for k in range(EARLY):
         learner.tell(*play_episode(mdp, learner.policy, 0, k))
-    early, _ = play_plain(mdp, algorithm, EPISODES, until=600)
     assert learner.q == pytest.approx(early.q)
     rows = learner._knowledge.tables.rows.reshape(mdp.horizon + 1, mdp.states)
     if early.settle is not None:

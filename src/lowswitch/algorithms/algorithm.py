@@ -215,10 +215,9 @@ class Algorithm:
 
     def to_dict(self) -> dict[str, Any]:
         """The algorithm as a dictionary that JSON can store."""
-        parts = {name: part_to_dict(getattr(self, name)) for name in PARTS}
         named = {} if self.recipe in (None, recipe_of(self)) else {"recipe": self.recipe}
         text = {"text": self.label} if self.own_parts else {}  # all that is left without the class
-        return parts | {"p": self.p, "scales": list(self.scales)} | named | text
+        return self.facts() | named | text
 
     @property
     def own_parts(self) -> list[Any]:
@@ -236,8 +235,8 @@ class Algorithm:
         """The facts that two equal algorithms share, as JSON can store them. The recipe's name is
         not one.
         """
-        called = ("recipe", "text")
-        return {name: value for name, value in self.to_dict().items() if name not in called}
+        parts = {name: part_to_dict(getattr(self, name)) for name in PARTS}
+        return parts | {"p": self.p, "scales": list(self.scales)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Algorithm:

@@ -4,6 +4,7 @@ kernels are compared with these.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -100,11 +101,14 @@ class PlainLearner:
         self.policy = np.where(best, self.generator.random(best.shape), -1.0).argmax(axis=-1)
 
 
+_key = functools.lru_cache(maxsize=1)(stream_key)  # asked for at every draw
+
+
 def noise(seed: int, address: int) -> np.uint64:
     """The 64 random bits of an address."""
     from lowswitch.kernels.noise import noise
 
-    return np.uint64(noise(stream_key(seed), np.uint64(address)))
+    return np.uint64(noise(_key(seed), np.uint64(address)))
 
 
 def sample(mdp: TabularMDP, seed: int, k: int, h: int, x: int, a: int) -> tuple[float, int]:
