@@ -24,6 +24,8 @@ import formulas
 import frontier
 import longer
 import measured
+import meetings
+import optimum
 import orders
 import reproduction
 import scales
@@ -39,6 +41,7 @@ def values() -> dict[str, str]:
     sources = (
         *(reproduction, frontier, orders, measured, coarser, episodes, scales),
         *(sweeps, switching, longer, budgets, vectors, trials, effect),
+        *(optimum, meetings),
     )
     return {name: value for source in sources for name, value in source.values().items()}
 
