@@ -86,7 +86,7 @@ def draw() -> None:
     import matplotlib.pyplot as plt
 
     found = Found()
-    figure, axes = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained", sharey=True)
     for panel, family in zip(axes, FAMILIES, strict=True):
         for i, learner in enumerate(LEARNERS):
             pairs = [(H, found.needed(family, H, learner)) for H in found.steps]
@@ -101,7 +101,8 @@ def draw() -> None:
         panel.set_yticks([1, 3, 10, 30, 100, 300], ["1", "3", "10", "30", "100", "300"])
         panel.minorticks_off()
     axes[0].set_ylabel("N*, changes needed")
-    axes[0].legend(fontsize=8)
+    lines = axes[0].get_legend_handles_labels()
+    figure.legend(*lines, loc="outside right center", fontsize=8)
     FIGURE.parent.mkdir(exist_ok=True)
     figure.savefig(FIGURE, dpi=120)
 
