@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
-from multiprocessing import TimeoutError, get_context
+from multiprocessing import context, get_context
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ def finish(
                 name, known[name] = coming.next(max(0.0, until - time.monotonic()))
                 if done % 20 == 0:
                     path.write_text(json.dumps(known) + "\n", encoding="utf-8")
-        except TimeoutError:
+        except context.TimeoutError:
             pass
     path.write_text(json.dumps(known) + "\n", encoding="utf-8")
     print(f"{sum(unit in known for unit in units)} of {len(units)} are finished", flush=True)

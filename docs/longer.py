@@ -6,8 +6,9 @@
 
 UCB2-H plays 200 random problems, with a bonus for 10^10 episodes. Every second problem has states
 in which actions have twins with the same law and reward, so some of its rows have two optimal
-actions. In 470 seconds an H200 plays 1.8 billion episodes of each of the 800 runs. FOLDER keeps the state of all runs: the same command goes on where it ended, and more
-seconds give more episodes. `python docs/publish.py` then puts the numbers on the page.
+actions. In 470 seconds an H200 plays 1.8 billion episodes of each of the 800 runs. FOLDER keeps the
+state of all runs: the same command goes on where it ended, and more seconds give more episodes.
+`python docs/publish.py` then puts the numbers on the page.
 """
 
 import argparse
@@ -20,7 +21,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-
 from pages import table
 from switching import powers, raised, with_errors
 
@@ -109,7 +109,9 @@ class Laid(NamedTuple):
             "problems": problems.astype(np.int32),
             "chosen": chosen.astype(np.int32),
             "keys": np.tile(keys, len(pairs)),
-            "cells": np.stack([_fresh(mdps[p], settings[s]) for p, s in zip(problems, chosen)]),
+            "cells": np.stack(
+                [_fresh(mdps[p], settings[s]) for p, s in zip(problems, chosen, strict=True)]
+            ),
             "actions": np.zeros((len(chosen), ROOM, ROOM), dtype=np.uint8),
             "clocks": np.zeros(len(chosen), dtype=CLOCK),
             "curves": np.zeros((len(chosen), len(marks), 3), dtype=np.int64),
@@ -328,7 +330,8 @@ def draw() -> None:
 
     found, passed = counted()
     figure, axes = plt.subplots(figsize=(6.5, 3.8), layout="constrained")
-    colors = dict(zip([words for words, _ in KINDS.values()], ("0.5", "tab:red", "tab:blue")))
+    words = [words for words, _ in KINDS.values()]
+    colors = dict(zip(words, ("0.5", "tab:red", "tab:blue"), strict=True))
     for one in found:
         added = one.counts[:, 4:] - one.counts[:, :-4]
         style = {"color": colors[one.words], "linestyle": "-" if one.scale == 0.05 else "--"}

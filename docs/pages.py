@@ -29,6 +29,7 @@ _DOCS = (
     "record",
     "bounds",
     "price",
+    "choose-n",
     "service",
     "security",
     "concurrent",

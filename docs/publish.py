@@ -25,6 +25,8 @@ import formulas
 import frontier
 import longer
 import measured
+import meetings
+import optimum
 import orders
 import reproduction
 import scales
@@ -40,6 +42,7 @@ def values() -> dict[str, str]:
     sources = (
         *(reproduction, frontier, orders, measured, coarser, episodes, scales),
         *(sweeps, switching, longer, budgets, vectors, trials, effect),
+        *(optimum, meetings),
     )
     return {name: value for source in sources for name, value in source.values().items()}
 

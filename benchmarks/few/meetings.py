@@ -119,12 +119,10 @@ def by_history(mdp: TabularMDP, text: str, episodes: int) -> dict[str, Any]:
     """Where changes come when they come, see which policy would be the last of N."""
     begin, close, best = time.monotonic(), list[np.ndarray](), mdp.optimal_value()
     for seed in range(SEEDS):
-        (runs,) = [
-            ls.simulate(
-                mdp, ls.Algorithm.from_text(text), episodes=episodes, seeds=[seed],
-                regret=False, history=True, threads=1, progress=False,
-            )
-        ]  # fmt: skip
+        runs = ls.simulate(
+            mdp, ls.Algorithm.from_text(text), episodes=episodes, seeds=[seed],
+            regret=False, history=True, threads=1, progress=False,
+        )  # fmt: skip
         initial = mdp.actions_allowed.argmax(axis=-1)
         gaps = deployment_gaps(mdp, runs.history[0], initial=initial)
         close.append(gaps <= LOSS * best)
@@ -145,8 +143,12 @@ def main() -> None:
     options = parser.parse_args()
     known = bench.finish(options.results, work, units(), options.minutes, options.workers)
     if options.json:
-        rows = [dict(zip(("problem", "which", "learner"), unit.split("|"), strict=True)) | known[unit]
-                for unit in units() if unit in known]  # fmt: skip
+        names = ("problem", "which", "learner")
+        rows = [
+            dict(zip(names, unit.split("|"), strict=True)) | known[unit]
+            for unit in units()
+            if unit in known
+        ]
         facts = {"run": bench.described(), "episodes": EPISODES, "seeds": SEEDS, "rows": rows}
         bench.write(options.json, facts)
 

@@ -4,6 +4,7 @@ import ctypes
 import functools
 import itertools
 import json
+import math
 import shutil
 import subprocess
 from types import SimpleNamespace
@@ -115,6 +116,64 @@ def test_a_small_mdp_equals_brute_force():
     every = range(len(mdp.policies))
     expected = [max(best_in_mdp(mdp, nothing, p, left, 3) for p in every) for left in range(3)]
     np.testing.assert_allclose(price(mdp, episodes=3, changes=2).values, expected, rtol=1e-12)
+
+
+# ---- brute force without a recursion: all decision trees, and the chance of each whole course ----
+
+
+def chance_of(counts):
+    """The chance that rows with uniform priors show these numbers of ones and zeros, in order."""
+    return math.prod(
+        math.factorial(n) * math.factorial(m) / math.factorial(n + m + 1) for n, m in counts
+    )
+
+
+@pytest.mark.parametrize("pulls", [3, 4])
+def test_no_decision_tree_earns_more(pulls):
+    """A tree names an arm for each sequence of outcomes so far; there are 2^(2^T - 1)."""
+    nodes = [seen for t in range(pulls) for seen in itertools.product((0, 1), repeat=t)]
+    trees = np.arange(2 ** len(nodes))[:, None] >> np.arange(len(nodes)) & 1
+    values, switches = np.zeros(len(trees)), np.zeros(len(trees), dtype=int)
+    for outcomes in itertools.product((0, 1), repeat=pulls):
+        path = [nodes.index(outcomes[:t]) for t in range(pulls)]
+        arms = trees[:, path]  # [trees, pulls]
+        switches = np.maximum(switches, (np.diff(arms, axis=1) != 0).sum(axis=1))
+        first = (arms == 0).sum(axis=1)
+        paid = (arms == 0) @ np.array(outcomes)
+        ones = sum(outcomes) - paid
+        pairs = zip(paid, first - paid, ones, pulls - first - ones, strict=True)
+        chances = [chance_of([(a, b), (c, d)]) for a, b, c, d in pairs]
+        values += np.array(chances) * sum(outcomes)
+    best = [values[switches <= n].max() for n in range(pulls)]
+    np.testing.assert_allclose(
+        price(UNIFORM, episodes=pulls, changes=pulls - 1).values, best, rtol=1e-12
+    )
+
+
+def test_no_decision_tree_earns_more_in_two_episodes_of_an_mdp():
+    """A tree has a policy for the first episode, and one for each course that it may take."""
+    mdp, places = SmallMDP(), list(itertools.product((0, 1), repeat=2))
+    policies, courses = mdp.policies.tolist(), places
+
+    def counts(policy, course, known):
+        known = [list(row) for row in known]
+        for x, y, actions in zip((0, course[0]), course, policy, strict=True):
+            known[2 * x + actions[x]][y] += 1
+        return known
+
+    nothing = [[0, 0]] * 4
+    value = np.zeros((8, 4, 8))  # first policy, course, second policy
+    for (p, first), (i, seen), (q, second) in itertools.product(
+        *map(enumerate, (policies, courses, policies))
+    ):
+        before = counts(first, seen, nothing)
+        chances = {after: chance_of(counts(second, after, before)) for after in courses}
+        value[p, i, q] = sum(c * (sum(seen) + sum(after)) for after, c in chances.items())
+    trees = np.array(list(itertools.product(range(8), repeat=4)))
+    changed = value[:, range(4), trees].sum(axis=-1)  # [first policy, trees]
+    same = [value[p, :, p].sum() for p in range(8)]
+    found = price(mdp, episodes=2, changes=1)
+    np.testing.assert_allclose(found.values, [max(same), changed.max()], rtol=1e-12)
 
 
 # ---- known digits --------------------------------------------------------------------------------
