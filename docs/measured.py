@@ -38,7 +38,7 @@ def values() -> dict[str, str]:
     logs = of_evaluation(load("evaluation"))
     prices = of_prices(load("price")) | of_sb3(load("sb3"))
     logs |= of_federated(load("federated")) | of_randql(load("randql"))
-    logs |= of_larfe(load("larfe"))
+    logs |= of_larfe(load("larfe")) | of_dimensions(load("dimensions"))
     own = of_own(load("own")) | of_stuck(load("stuck")) | of_rows(load("rows")) | of_bench()
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices | own
 
@@ -213,6 +213,44 @@ def of_larfe(found: dict[str, Any]) -> dict[str, str]:
         "larfe/deployments": deployments,
         "larfe/slopes": span(slopes, ".2f"),
     }
+
+
+def of_dimensions(found: dict[str, Any]) -> dict[str, str]:
+    """The exponents of regret and switches in S, A and H, beside those of the theorems."""
+    letters = {"states": "S", "actions": "A", "horizon": "H"}
+    laws = {"deterministic": "fixed", "bernoulli": "Bernoulli"}
+    rows = [
+        (
+            "local switches" if row["cost"] == "switches" else row["cost"],
+            letters[row["of"]],
+            f"`{row['learner']}`",
+            laws[row["law"]],
+            f"{row['exponent']:.2f} ± {row['half']:.2f}",
+            f"{row['order']:g}",
+            against_order(row),
+        )
+        for row in sorted(found["results"], key=lambda row: (row["cost"] == "regret", row["of"]))
+    ]
+    header = ("cost", "in", "learner", "rewards", "exponent", "order", "the data")
+    setting = found["setting"]
+    values = ", ".join(
+        f"{letters[name]} = {', '.join(map(str, values))}"
+        for name, values in setting["values"].items()
+    )
+    return {
+        "dimensions/table": table(header, rows, left=4),
+        "dimensions/values": values,
+        "dimensions/episodes": f"{setting['episodes']:,}",
+        "dimensions/instances": str(setting["instances"]),
+    }
+
+
+def against_order(row: dict[str, Any]) -> str:
+    """Whether the exponents stay at or below the theorem's, by their interval."""
+    low, high = row["exponent"] - row["half"], row["exponent"] + row["half"]
+    if high <= row["order"]:
+        return "stay below the order"
+    return "are above the order" if low > row["order"] else "agree with the order"
 
 
 def of_federated(found: dict[str, Any]) -> dict[str, str]:

@@ -9,8 +9,8 @@ The other result files are written by docs/frontier.py, docs/orders.py, docs/coa
 docs/effect.py, docs/episodes.py, docs/scales.py, docs/sweeps.py, docs/switching.py and
 docs/longer.py, and with --json docs/numbers/NAME.json by speed.py, machines.py, gpu.py, few/run.py,
 few/optimum.py, few/meetings.py, linear/run.py, linear/trial.py, ledger.py, ledger_faults.py,
-evidence.py, feature_evidence.py, evaluation.py, own.py, federated.py, randql.py, larfe.py and
-service.py of benchmarks/.
+evidence.py, feature_evidence.py, evaluation.py, own.py, federated.py, randql.py, larfe.py,
+dimensions.py, adversary.py and service.py of benchmarks/.
 """
 
 import argparse

@@ -34,8 +34,8 @@ from lowswitch.theory.orders import PUBLISHED
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 sys.path.append(str(DOCS))
-publish, reproduction, notebooks = map(
-    importlib.import_module, ("publish", "reproduction", "notebooks")
+publish, reproduction, notebooks, measured = map(
+    importlib.import_module, ("publish", "reproduction", "notebooks", "measured")
 )
 
 
@@ -533,6 +533,14 @@ def test_every_numbered_statement_of_the_paper_is_measured():
     rows = table.partition("<!-- / -->")[0].strip().splitlines()[2:]
     assert [row.split(" | ")[0].strip("| ") for row in rows] == [one.words for one in STATEMENTS]
     assert all(cell for row in rows for cell in row.strip("| ").split(" | "))
+
+
+@pytest.mark.parametrize(
+    ("exponent", "said"),
+    [(0.3, "stay below the order"), (0.41, "agree with the order"), (0.7, "are above the order")],
+)
+def test_exponents_are_compared_by_their_interval(exponent, said):
+    assert measured.against_order({"exponent": exponent, "half": 0.1, "order": 0.5}) == said
 
 
 def test_claims_that_were_measured_again_replace_the_old_ones(tmp_path, monkeypatch):

@@ -135,10 +135,10 @@ def start(mdp: TabularMDP, seed: int, k: int) -> int:
 
 
 def play_episode(
-    mdp: TabularMDP, policy: np.ndarray, seed: int, k: int
+    mdp: TabularMDP, policy: np.ndarray, seed: int, k: int, first: int | None = None
 ) -> tuple[list[int], list[int], list[float]]:
-    """States, actions and rewards [H] of one episode."""
-    x = start(mdp, seed, k)
+    """States, actions and rewards [H] of one episode, which may have to begin in `first`."""
+    x = start(mdp, seed, k) if first is None else first
     states: list[int] = []
     actions: list[int] = []
     rewards: list[float] = []
