@@ -6,10 +6,9 @@ import itertools
 import json
 import os
 import threading
-
-import numpy as np
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import lowswitch as ls
