@@ -14,6 +14,7 @@ from lowswitch.forecast.draws import (
     Logged,
     ProblemPosterior,
     Size,
+    _reached,
     problem_of_size,
     problem_with_present,
 )
@@ -202,6 +203,23 @@ def test_problems_agree_with_what_the_present_policy_earns(reward):
     for number in range(5):
         mdp, policy = problem_with_present(Size(*SIZE), reward, number)
         assert mdp.evaluate(policy) == pytest.approx(reward, abs=1e-9)
+
+
+def test_who_earns_nothing_may_miss_what_is_paid_elsewhere():
+    """Not all of these problems pay nothing, as they did when all rewards were made smaller."""
+    some = [problem_with_present(Size(4, 8, 2), 0.0, number).mdp for number in range(20)]
+    assert 4 <= sum(mdp.optimal_value() > 0.05 for mdp in some) <= 16  # it was 2
+
+
+def test_the_rewards_that_a_policy_can_get_by_hand():
+    """From the first of two states, action 1 leads to the other one, where action 0 is played."""
+    laws = np.zeros((2, 2, 2))
+    laws[:, 0, 0] = laws[:, 1, 1] = 1.0
+    parts = {"transitions": laws, "rewards": np.ones((2, 2)), "start": np.array([1.0, 0.0])}
+    policy = np.array([[1, 1], [0, 0]])
+    assert _reached(parts, policy).tolist() == [[False, True], [True, False]]
+    by_step = parts | {"rewards": np.ones((2, 2, 2)), "transitions": np.stack([laws, laws])}
+    assert np.argwhere(_reached(by_step, policy)).tolist() == [[0, 0, 1], [1, 1, 0]]
 
 
 def test_a_plan_knows_what_the_present_policy_earns():

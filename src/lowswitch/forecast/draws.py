@@ -102,16 +102,31 @@ def problem_with_present(size: Size, reward: float, seed: int) -> PresentProblem
 
     Any share of the policy's rows is right; the others play random actions. Among several problems
     from the prior, the one whose policy earns nearly `reward` is taken. Its rewards are then
-    scaled, towards 0 or towards 1, until the policy earns exactly that.
+    scaled, towards 0 or towards 1, until the policy earns exactly that. Who earns little does so
+    because little is paid, or because more is paid elsewhere: in half of the problems only the
+    rewards that the policy can reach are made smaller, and in all if it earns nothing.
     """
     some = [_present(size, seed * CANDIDATES + i) for i in range(CANDIDATES)]
     parts, policy, earned = min(some, key=lambda one: abs(one[2] - reward))
     rewards, most = parts["rewards"], float(size.horizon)
     if reward < earned:
-        rewards = rewards * (reward / earned)
+        elsewhere = reward == 0.0 or np.random.default_rng([seed, 2**25]).random() < 0.5
+        smaller = _reached(parts, policy) if elsewhere else np.ones(rewards.shape, dtype=bool)
+        rewards = np.where(smaller, rewards * (reward / earned), rewards)
     else:
         rewards = 1.0 - (1.0 - rewards) * ((most - reward) / max(1e-12, most - earned))
     return PresentProblem(TabularMDP(**parts | {"rewards": np.clip(rewards, 0.0, 1.0)}), policy)
+
+
+def _reached(parts: dict[str, Any], policy: np.ndarray) -> np.ndarray:  # [S, A] or [H, S, A]
+    """The rewards of a problem that a policy [H, S] can get."""
+    rewards, laws = parts["rewards"], parts["transitions"]
+    found, here = np.zeros(rewards.shape, dtype=bool), parts["start"] > 0.0
+    for h in range(len(policy)):
+        cells = np.flatnonzero(here), policy[h, here]
+        (found if rewards.ndim == 2 else found[h])[cells] = True
+        here = ((laws if laws.ndim == 3 else laws[h])[cells] > 0.0).any(axis=0)
+    return found
 
 
 def _present(size: Size, seed: int) -> tuple[dict[str, Any], np.ndarray, float]:
