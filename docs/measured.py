@@ -39,6 +39,7 @@ def values() -> dict[str, str]:
     prices = of_prices(load("price")) | of_sb3(load("sb3"))
     logs |= of_federated(load("federated")) | of_randql(load("randql"))
     logs |= of_larfe(load("larfe")) | of_dimensions(load("dimensions"))
+    logs |= of_adversary(load("adversary")) | of_delays(load("delays"))
     own = of_own(load("own")) | of_stuck(load("stuck")) | of_rows(load("rows")) | of_bench()
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices | own
 
@@ -251,6 +252,57 @@ def against_order(row: dict[str, Any]) -> str:
     if high <= row["order"]:
         return "stay below the order"
     return "are above the order" if low > row["order"] else "agree with the order"
+
+
+def of_adversary(found: dict[str, Any]) -> dict[str, str]:
+    """What starts chosen by an adversary cost, and how long rounds follow the sequential run."""
+    setting = found["setting"]
+    rows = [
+        (
+            problem if name == "ucb2-h" and chooser == "drawn" else "",
+            f"`{name}`" if chooser == "drawn" else "",
+            chooser,
+            f"{row['regret']:,.0f}",
+            f"{row['switches']:,.0f}",
+            f"{row['deployments']:,.0f}",
+            "the whole run" if row["alike"] == setting["episodes"] else f"{row['alike']:,.0f}",
+        )
+        for problem, learners in found["results"].items()
+        for name, choosers in learners.items()
+        for chooser, row in choosers.items()
+    ]
+    more = [
+        choosers["regret"]["regret"] / choosers["drawn"]["regret"]
+        for learners in found["results"].values()
+        for choosers in learners.values()
+    ]
+    header = ("problem", "learner", "starts", "regret", "local switches", "deployments")
+    return {
+        "adversary/table": table((*header, "rounds follow for"), rows, left=3),
+        "adversary/episodes": f"{setting['episodes']:,}",
+        "adversary/seeds": str(setting["seeds"]),
+        "adversary/more": span(more, ".2f"),
+    }
+
+
+def of_delays(found: dict[str, Any]) -> dict[str, str]:
+    """Regret and local switches if outcomes arrive late."""
+    setting = found["setting"]
+    rows = [
+        (
+            problem if i == 0 else "",
+            f"`{name}`",
+            *(f"{regret:,.0f} ({switches:,.0f})" for regret, switches in costs),
+        )
+        for problem, learners in found["results"].items()
+        for i, (name, costs) in enumerate(learners.items())
+    ]
+    header = ("problem", "learner", *(f"D = {delay:,}" for delay in setting["delays"]))
+    return {
+        "delays/table": table(header, rows, left=2),
+        "delays/episodes": f"{setting['episodes']:,}",
+        "delays/seeds": str(setting["seeds"]),
+    }
 
 
 def of_federated(found: dict[str, Any]) -> dict[str, str]:

@@ -40,6 +40,7 @@ _DOCS = (
     "orders",
     "switching",
     "reproduction",
+    "research",
 )
 PAGES = (
     *("README.md", "benchmarks/README.md", "paper/paper.md"),

@@ -620,6 +620,17 @@ class ChangeLog(NamedTuple):
     deployments: np.ndarray  # [C]
 
 
+class LateEpisodes(NamedTuple):
+    """The newest D + 1 episodes of a run whose outcomes arrive D episodes late.
+
+    Episode k lies in slot k modulo D + 1.
+    """
+
+    states: np.ndarray  # [D + 1, H]
+    actions: np.ndarray  # [D + 1, H]
+    rewards: np.ndarray  # [D + 1, H]
+
+
 class Account(NamedTuple):
     """The costs of the episodes of one run."""
 

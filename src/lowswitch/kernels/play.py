@@ -14,6 +14,7 @@ from lowswitch.kernels.deploy import (
     take_step,
 )
 from lowswitch.kernels.noise import draw, episode_address, noise, uniform
+from lowswitch.kernels.schedule import is_date
 from lowswitch.kernels.values import settle
 
 DONE, LACKS_ROOM, AWAITS_PLAN = 0, 1, 2  # why a driver returned
@@ -105,6 +106,27 @@ def play(spec, tables, model, log, key, first, last):
     return last
 
 
+@part
+def deploy_awaited(spec, tables, log, first):
+    """Deploy the plan that Python made after the episode before `first`, if it had to."""
+    if tables.clock[0]["awaits_plan"] > 0:
+        k = first - 1
+        changed = deploy_plan(spec, tables, log.changes, log.logged[0], k)
+        mark = points_until(log.curve_points, k)
+        close_episode(tables, log, k, changed, mark)
+
+
+@part
+def charge_until(spec, tables, model, evaluation, log, account, first, last):
+    """Charge the episodes before `first`; return whether the run may go on here up to `last`."""
+    if evaluation.wanted:
+        settle(model, evaluation, account, log.changes, log.logged[0], first)
+    if not log.keep:
+        log.logged[0] = 0
+    stops = log.keep or lacks_room(spec, tables) or tables.clock[0]["awaits_plan"] > 0
+    return first < last and not stops
+
+
 @entry
 def simulate(spec, tables, model, evaluation, log, account, key, first, last):
     """Play episodes first .. last - 1 and charge them; return the next episode.
@@ -112,20 +134,80 @@ def simulate(spec, tables, model, evaluation, log, account, key, first, last):
     It is earlier than `last` if a kept log or the pool is full, or if Python must plan. The next
     call then deploys that plan first.
     """
-    if tables.clock[0]["awaits_plan"] > 0:
-        k = first - 1
-        changed = deploy_plan(spec, tables, log.changes, log.logged[0], k)
-        mark = points_until(log.curve_points, k)
-        close_episode(tables, log, k, changed, mark)
+    deploy_awaited(spec, tables, log, first)
     going = True
     while going:
         first = play(spec, tables, model, log, key, first, last)
-        if evaluation.wanted:
-            settle(model, evaluation, account, log.changes, log.logged[0], first)
-        if not log.keep:
-            log.logged[0] = 0
-        stops = log.keep or lacks_room(spec, tables) or tables.clock[0]["awaits_plan"] > 0
-        going = first < last and not stops
+        going = charge_until(spec, tables, model, evaluation, log, account, first, last)
+    return first
+
+
+# ---- outcomes that arrive late -------------------------------------------------------------------
+
+
+@part
+def play_unlearned(spec, tables, model, late, key, k):
+    """Play episode k and store it, without learning from it."""
+    x, slot = start_state(model, spec.H, key, k), k % len(late.states)
+    member = member_for(spec, tables, k)
+    for h in range(spec.H):
+        a = deployed_action(spec, tables, member, h, x)
+        reward, y = outcome_of(model, key, k, spec.H, spec.A, h, x, a)
+        late.states[slot, h], late.actions[slot, h], late.rewards[slot, h] = x, a, reward
+        x = y
+
+
+@part
+def learn_arrived(spec, tables, log, late, k):
+    """Learn the episode whose outcome arrives after episode k, by the policy that is deployed now.
+
+    Return how many rows changed, and whether there was a trigger.
+    """
+    changed, triggered, slot = NOTHING, NOT_YET, (k + 1) % len(late.states)
+    arrived = k + 1 - len(late.states)
+    member = member_for(spec, tables, max(arrived, 0))
+    for h in range(spec.H):
+        x, a = np.int64(late.states[slot, h]), np.int64(late.actions[slot, h])
+        if arrived < 0:
+            skip_step(spec, tables, h, x)
+            continue
+        y = np.int64(late.states[slot, h + 1]) if h + 1 < spec.H else 0
+        action = deployed_action(spec, tables, member, h, x)
+        logged, reward = log.logged[0] + changed, late.rewards[slot, h]
+        trigger, switched = take_step(
+            spec, tables, log.changes, logged, k, h, x, a, action, reward, y
+        )
+        changed, triggered = changed + switched, triggered or trigger
+    return changed, triggered
+
+
+@part
+def play_late(spec, tables, model, log, late, key, first, last):
+    """`play`, but the outcome of an episode is learned D episodes later."""
+    mark = points_until(log.curve_points, first)
+    for k in range(first, last):
+        if log.logged[0] + spec.timing.room > len(log.changes) or lacks_room(spec, tables):
+            return k
+        play_unlearned(spec, tables, model, late, key, k)
+        changed = NOTHING
+        if k + 1 >= len(late.states) or is_date(spec, tables, k):
+            changed, triggered = learn_arrived(spec, tables, log, late, k)
+            logged = log.logged[0]
+            changed, _ = end_episode(spec, tables, log.changes, logged, k, changed, triggered)
+        if tables.clock[0]["awaits_plan"] > 0:
+            return k + 1
+        mark = close_episode(tables, log, k, changed, mark)
+    return last
+
+
+@entry
+def simulate_late(spec, tables, model, evaluation, log, account, late, key, first, last):
+    """`simulate`, but the outcome of an episode is learned D episodes later."""
+    deploy_awaited(spec, tables, log, first)
+    going = True
+    while going:
+        first = play_late(spec, tables, model, log, late, key, first, last)
+        going = charge_until(spec, tables, model, evaluation, log, account, first, last)
     return first
 
 

@@ -37,12 +37,17 @@ def next_growth(timing, n):
 
 
 @inline
+def is_date(spec, tables, k):
+    """Whether the end of episode k is the next date of the grid."""
+    return spec.timing.grid[tables.clock[0]["batch"]] == k + 1
+
+
+@inline
 def refresh_is_due(spec, tables, triggered, k):
     """Whether all rows may change after episode k; advances the grid."""
-    clock = tables.clock[0]
-    on_grid = spec.timing.grid[clock["batch"]] == k + 1
+    on_grid = is_date(spec, tables, k)
     if on_grid:
-        clock["batch"] += 1
+        tables.clock[0]["batch"] += 1
     return on_grid or (triggered and spec.timing.factor > 0)
 
 

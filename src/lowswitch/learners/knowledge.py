@@ -463,17 +463,20 @@ class Knowledge(ABC):
         key: np.uint64,
         first: int,
         last: int,
+        late: Any = None,
     ) -> int:
         """Play, learn and charge episodes first .. last - 1; return the next one.
 
-        It stops before `last` if a log is full, or after Python planned, so that an interrupt takes
-        effect between two plans.
+        late: the books of outcomes that arrive late, if they do. It stops before `last` if a log is
+        full, or after Python planned, so that an interrupt takes effect between two plans.
         """
-        from lowswitch.kernels.play import simulate
+        from lowswitch.kernels.play import simulate, simulate_late
 
         def go(first: int, last: int) -> int:
-            run = self.spec, self.tables, model, evaluation, log, account, key
-            return int(simulate(*run, first, last))
+            run = self.spec, self.tables, model, evaluation, log, account
+            if late is not None:
+                return int(simulate_late(*run, late, key, first, last))
+            return int(simulate(*run, key, first, last))
 
         done = first
         while done < last:

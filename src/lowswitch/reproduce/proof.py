@@ -107,8 +107,8 @@ def _measured(lab: Lab, label: str) -> Shares:
 def shares(trail: Trail, mdp: TabularMDP, algorithm: Algorithm) -> dict[str, float]:
     """The largest share that a run uses of each bound: at most 1 where the bound holds.
 
-    "identity" is the largest error of an identity, "lowest" the smallest Q~ - Q*. The constants
-    are those that a bound without a given constant needs.
+    "identity" is the largest error of an identity. The constants are those that a bound without a
+    given constant needs.
     """
     episodes = len(trail.state)
     iota = algorithm.iota(**mdp.size | {"episodes": episodes})
@@ -117,7 +117,6 @@ def shares(trail: Trail, mdp: TabularMDP, algorithm: Algorithm) -> dict[str, flo
     return {
         "deployments": len(changes) / max(1, changes.sum()),
         "switches": changes.sum() / theory.trivial_switch_bound(H=mdp.horizon, K=episodes),
-        "lowest": terms.excess.min(),
         **_estimate_shares(terms, mdp, iota),
         **_variance_constants(terms, values, mdp, iota),
         **_propagation_shares(terms, values, next_errors(trail, mdp), mdp),

@@ -31,8 +31,8 @@ class FeatureJob(Job):
         """The job, once everything is known to fit."""
         if options._replace(initial=None) != Options():
             raise ValueError(
-                "runs with features are on the CPU, with regret, and have neither history nor"
-                " warm_start nor stop; leave these options out"
+                "runs with features are on the CPU, with regret, and have no history, warm_start,"
+                " stop or delay; leave these options out"
             )
         job["algorithm"] = linear_form(job["algorithm"], job["episodes"], options.initial)
         return cls(**job, problem=problem, initial=options.initial)

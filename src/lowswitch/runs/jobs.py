@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.checks import require_count
 from lowswitch.envs.problem import Problem
 from lowswitch.history import RunCosts
 from lowswitch.runs.results import POINTS, Curves, Runs, curve_points, origin
@@ -27,6 +28,15 @@ class Options(NamedTuple):
     initial: Any = None
     warm_start: tuple[Any, Any, Any] | None = None
     stop: Stop | None = None
+    delay: int = 0
+
+
+def checked_delay(options: Options) -> int:
+    """The delay of outcomes, which a GPU does not have."""
+    delay = require_count("delay", options.delay, least=0)
+    if delay and options.device == "gpu":
+        raise ValueError("a GPU plays without delays; leave delay out, or the device")
+    return delay
 
 
 class Run(Protocol):
@@ -48,6 +58,7 @@ class Job(ABC):
     episodes: int
     seeds: list[int]
     regret: bool = True  # whether it is worked out
+    delay: int = 0  # after how many more episodes an outcome is known
 
     @property
     def horizon(self) -> int:
@@ -87,5 +98,6 @@ class Job(ABC):
             drowned_share=np.zeros(len(self.seeds)),
             curves=Curves(curve_points(self.episodes), regret, switches, deployments),
             seconds=seconds,
+            delay=self.delay,
             **origin(self.problem),
         )

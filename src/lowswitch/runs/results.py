@@ -89,6 +89,7 @@ class Runs:
     first_value: float = math.nan  # of the policy deployed at the beginning
     uniform_value: float = math.nan  # of playing all allowed actions equally often
     last_value: np.ndarray = field(default_factory=unknown)  # [seeds]
+    delay: int = 0  # after how many more episodes the outcome of an episode was known
     # where they come from; empty where it is not known
     problem: str = ""  # its name
     fingerprint: str = ""  # of its tables: equal for equal problems

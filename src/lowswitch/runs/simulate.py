@@ -60,10 +60,11 @@ def simulate(
     initial: Any = None,
     warm_start: tuple[Any, Any, Any] | None = None,
     stop: Stop | None = None,
+    delay: int = 0,
 ) -> Runs:
     """Run an algorithm for `episodes` episodes of H steps under each seed.
 
-    `initial`, `warm_start` and `stop` are for the CPU.
+    `initial`, `warm_start`, `stop` and `delay` are for the CPU.
 
     Parameters
     ----------
@@ -97,6 +98,9 @@ def simulate(
     stop
         A run ends as soon as `Stop(within=eps)` holds. `Runs.ended` says when, and nothing is
         charged after it.
+    delay
+        D: the outcome of an episode is known after D more episodes, as when a treatment takes time
+        to work. The last D outcomes arrive too late. For problems with tables.
 
     Returns
     -------
@@ -118,7 +122,7 @@ def simulate(
     require_word("device", device, get_args(Device))
     regret, history = require_truth("regret", regret), require_truth("history", history)
     workers = require_count("threads", cores() if threads is None else threads)
-    options = Options(regret, history, device, initial, warm_start, stop)
+    options = Options(regret, history, device, initial, warm_start, stop, delay)
     job = job_of(mdp, algorithm, episodes, checked_seeds(seeds), options)
     if device == "cpu":
         workers = min(workers, len(job.seeds))

@@ -30,10 +30,10 @@ class SimulatorJob(Job):
     @classmethod
     def of(cls, problem: Simulator, options: Options, **job: Any) -> SimulatorJob:
         """The job, once everything is known to fit."""
-        if options.device != "cpu" or options.stop is not None:
+        if options.device != "cpu" or options.stop is not None or options.delay:
             raise ValueError(
-                "a problem without tables is played on the CPU, and a run on it has no Stop; leave"
-                " device and stop out, or give tables with ls.TabularMDP"
+                "a problem without tables is played on the CPU, and a run on it has no Stop and no"
+                " delay; leave device, stop and delay out, or give tables with ls.TabularMDP"
             )
         size = ProblemSize(**problem.size, episodes=job["episodes"])
         return cls(

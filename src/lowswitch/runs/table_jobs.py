@@ -20,10 +20,10 @@ from lowswitch.history import (
     fresh_account,
     require_starts,
 )
-from lowswitch.kernels.arrays import ChangeLog
+from lowswitch.kernels.arrays import ChangeLog, LateEpisodes
 from lowswitch.kernels.streams import stream_key
 from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
-from lowswitch.runs.jobs import Job, Options
+from lowswitch.runs.jobs import Job, Options, checked_delay
 from lowswitch.runs.results import Runs, curve_points
 from lowswitch.runs.stopping import Stop, require_simulated, require_start_law
 from lowswitch.show.progress import LOADING, PieceSize, Progress, run_all
@@ -94,6 +94,7 @@ class TableJob(Job):
             knowledge=knowledge,
             regret=options.regret,
             history=options.history,
+            delay=checked_delay(options),
             beginning=Beginning.of(mdp, options),
             stop=options.stop,
         )
@@ -101,13 +102,14 @@ class TableJob(Job):
     def nbytes(self, threads: int) -> int:
         knowledge = self.knowledge
         policy = 8 * self.problem.horizon * self.problem.states * knowledge.members
-        runs = len(self.seeds) * policy + threads * knowledge.nbytes
+        late = 16 * (self.delay + 1) * self.problem.horizon
+        runs = len(self.seeds) * policy + threads * (knowledge.nbytes + late)
         return super().nbytes(threads) + runs
 
     def kernel(self) -> Any:
-        from lowswitch.kernels.play import simulate
+        from lowswitch.kernels.play import simulate, simulate_late
 
-        return simulate
+        return simulate_late if self.delay else simulate
 
     def begin(self, seed: int, episodes: int) -> TableRun:
         return TableRun(self, seed, episodes)
@@ -162,13 +164,16 @@ class TableRun:
         evaluation, gap = evaluation_of(mdp, policies, wanted=self.job.regret)
         account, log = fresh_account(gap, marks), self._fresh_log(knowledge, marks)
         kept: list[np.ndarray] = []
+        late = late_episodes(self.job.delay, mdp.horizon) if self.job.delay else None
         key, piece = stream_key(self.seed), PieceSize(10**5 // mdp.horizon)
         rule = self.job.stop or Stop()
         look, ended = rule.next_look(1, episodes), False
         while self.done < episodes and not (ended or stop.is_set()):
             with piece:
                 first, last = self.done, min(look, self.done + piece.size)
-                self.done = knowledge.play(mdp.model, evaluation, log, account, key, first, last)
+                self.done = knowledge.play(
+                    mdp.model, evaluation, log, account, key, first, last, late
+                )
             if self.done < last:  # its time says nothing of how long a larger piece takes
                 piece.size = max(1, self.done - first)
             if self.job.history:
@@ -201,6 +206,13 @@ class TableRun:
             switches=np.zeros(len(marks), dtype=np.int64),
             deployments=np.zeros(len(marks), dtype=np.int64),
         )
+
+
+def late_episodes(delay: int, horizon: int) -> LateEpisodes:
+    """Room for the newest episodes of a run whose outcomes arrive `delay` episodes late."""
+    shape = delay + 1, horizon
+    whole = np.zeros((2, *shape), dtype=np.int32)
+    return LateEpisodes(whole[0], whole[1], np.zeros(shape))
 
 
 def _stay(marks: np.ndarray, done: int, *curves: np.ndarray) -> None:
