@@ -86,7 +86,7 @@ def units() -> list[str]:
 def work(unit: str) -> dict[str, Any]:
     """The share of seeds that end close to the optimum, for each N that was tried."""
     family, which, learner = unit.split("|")
-    if family in FAMILIES:
+    if which.isdigit():
         mdp, episodes = FAMILIES[family](int(which)), EPISODES
     else:
         make, episodes = PROBLEMS[family]

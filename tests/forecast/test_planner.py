@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import lowswitch as ls
 from lowswitch.cli import commands
 from lowswitch.forecast import forecasts
+from lowswitch.forecast import page as forecast_page
 from lowswitch.forecast.draws import (
     Logged,
     ProblemPosterior,
@@ -21,6 +23,7 @@ from lowswitch.forecast.draws import (
 from lowswitch.reproduce.pseudocode import play_episode
 
 SIZE = (3, 4, 2)
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -313,3 +316,14 @@ def test_the_command(tmp_path, capsys):
     assert "has 2 entries, not 3" in capsys.readouterr().err
     assert commands.main(f"plan --data {tmp_path / 'none'} {options}".split()) == 2
     assert "cannot read logged episodes" in capsys.readouterr().err
+
+
+def test_the_rule_of_thumb_is_what_was_measured(plan):
+    facts = json.loads((DOCS / "numbers" / "meetings.json").read_text(encoding="utf-8"))
+    needed = [row["needed"] for row in facts["rows"] if not row["which"].isdigit()]
+    assert len(needed) == forecast_page.PROBLEMS
+    for changes, share in forecast_page.CLOSE.items():
+        close = sum(n is not None and n <= changes for n in needed)
+        assert round(100 * close / len(needed)) == share
+    words = f"with 3 changes, few ended within 5 % of the best policy in {forecast_page.CLOSE[3]} %"
+    assert words in " ".join(plan.page().split())
