@@ -27,6 +27,7 @@ ROWS = (
     "{stage-q|ucb-advantage}:c={1|0.1|0.01|0.001}",
     "{early-settled|fedq-early-settled|fedq-advantage}:c={0.01|0.001}",
     "{fedq-h|fedq-b}:c={0.1|0.01|0.001}",
+    "staged-randql:kappa={1|0.1}",
     "mvp:c={1|0.1|0.01|0.001|0.0001|0.00001}",
     "mvp:data=all,c={0.0001|0.00001},schedule=growth/{1.5|2|4}",
     "{ucb2-b:c=0.01|q-b:c=0.01|stage-q:c=0.01|mvp:c=0.0001},scales=1/0.3/0.1",
