@@ -315,6 +315,7 @@ def values() -> dict[str, str]:
         ),
         "longer/episodes": _short(passed[-1]),
         "longer/problems": str(PROBLEMS),
+        "longer/checked": f"{CHECKED:,}",
         **{f"longer/{kind}": fall for kind, fall in zip(KINDS, falls, strict=True)},
     }  # fmt: skip
 
