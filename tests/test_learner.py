@@ -355,7 +355,7 @@ def test_loud_share():
         ({"states": 3, "features": 2}, "give states=S for tables, or features=d"),
         (
             {"states": 3, "actions": 2},
-            "missing a required argument: 'horizon'; .* needs horizon",
+            "missing a required (keyword-only )?argument: 'horizon'; .* needs horizon",
         ),
         ({"states": 3, "shared": True}, "TableLearner: .*may have actions_allowed, seed, initial"),
         ({"features": 3, "actions": 2}, "FeatureLearner: missing .* 'episodes'; .* needs features"),
