@@ -21,9 +21,11 @@ from lowswitch.service.sheets import (
     expected_lines,
     fidelity_lines,
     first_given,
+    guess_words,
     kinds_changed,
     kinds_in_trial,
     moving_kinds,
+    never_given,
     trial_of,
     warnings_of,
 )
@@ -281,10 +283,13 @@ def _cost_lines(known: Known, decision: dict[str, Any], share: float) -> list[st
     else:
         cost = known.worth["trial"]
         does = "gains" if cost["mean"] > 0 else "costs"
-        return [
+        judged = known.effect or (known.view.rows[0] if known.view and not known.has_rows else {})
+        guess = guess_words(never_given(judged))
+        found = (
             f"What the trial {does}: {phrases.more(cost['mean'], known.terms)} in it, compared with"
-            f" the protocol after this decision ({phrases.between(cost, known.terms)})."
-        ]
+            f" the protocol after this decision ({phrases.between(cost, known.terms)}). {guess}"
+        )
+        return [found.rstrip()]
     return [f"What this trial costs is not known: {why}."]
 
 

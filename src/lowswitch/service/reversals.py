@@ -29,7 +29,8 @@ from lowswitch.service.sheets import (
 )
 from lowswitch.show.text import counted
 
-_BLANK = dict.fromkeys(("gain", "between", "sure", "given", "few", "note", "verdict", "turns"), "")
+_EMPTY = ("gain", "these", "between", "sure", "given", "few", "note", "verdict", "turns")
+_BLANK = dict.fromkeys(_EMPTY, "")
 
 # ---- vetoes --------------------------------------------------------------------------------------
 

@@ -77,6 +77,7 @@ def change(known: Known, row: dict[str, Any]) -> dict[str, Any]:
         "old": old,
         "new": new,
         "gain": "" if gain is None else phrases.amount(gain["mean"], terms),
+        "these": "",
         "between": "" if gain is None else phrases.within(gain, terms),
         "sure": "" if row.get("probability") is None else percent(row["probability"]),
         "given": _given(row),
@@ -116,6 +117,7 @@ def kinds_changed(known: Known, regions: Sequence[dict[str, Any]]) -> list[dict[
                 "old": old,
                 "new": new,
                 "gain": "" if gain is None else phrases.amount(gain["mean"], known.terms),
+                "these": "" if gain is None else phrases.among_these(one, known.terms),
                 "between": "" if gain is None else phrases.within(gain, known.terms),
                 "sure": "" if one["probability"] is None else percent(one["probability"]),
                 "given": region_tries(one) or "nothing",
@@ -136,6 +138,20 @@ def kinds_in_trial(known: Known, row: Mapping[str, Any]) -> list[dict[str, Any]]
     if not (known.protocol and "regions" in row and row["trial"]["proposed"]):
         return []
     return phrases.kinds_in_trial(known.terms, row)
+
+
+def never_given(row: Mapping[str, Any]) -> list[str]:
+    """The actions of a trial that no logged case of any kind received."""
+    found = dict[str, int]()
+    for one in row.get("regions", []):
+        for name in one["alternatives"]:
+            found[name] = found.get(name, 0) + sum(r["tries"][name] for r in row["regions"])
+    return [name for name, tries in found.items() if not tries]
+
+
+def guess_words(names: Sequence[str]) -> str:
+    """The warning that a cost concerns actions nobody was ever given; empty if there are none."""
+    return f"A guess: nothing is known of {several(names)} yet." if names else ""
 
 
 def fidelity_lines(row: Mapping[str, Any]) -> list[str]:

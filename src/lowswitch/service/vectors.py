@@ -19,7 +19,7 @@ from lowswitch.ledger.text import (
     region_tries,
     usual_words,
 )
-from lowswitch.service import effects, phrases
+from lowswitch.service import effects, phrases, sheets
 from lowswitch.service.app import Call
 from lowswitch.service.bodies import query
 from lowswitch.service.effects import Known
@@ -38,6 +38,7 @@ def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
         "title": effects.proposal_title(known, row),
         "protocol": known.protocol,
         "trial": _trial(known, row) if known.protocol and "trial" in row else None,
+        "per_such": phrases.per_such(known.terms),
         "drift": phrases.drift_words(row["drift"], known.terms) if "drift" in row else "",
         "lines": [_line(one, known.terms) for one in regions],
         "counts": {word: said.count(word) for word in phrases.LABELS if word in said},
@@ -75,20 +76,18 @@ def _trial(known: Known, row: dict[str, Any]) -> dict[str, Any]:
         "new": facts["proposed"],
         "departs": facts["departs"],
         "kinds": kinds,
+        "first": facts["proposed"] * sum(map(_first_share, row.get("regions", []))),
         "lines": phrases.kinds_in_trial(known.terms, row) if facts["proposed"] else [],
-        "guess": _never_given(row),
+        "guess": sheets.guess_words(sheets.never_given(row)),
         "cost": None if cost is None else phrases.more(cost["mean"], known.terms),
         "within": None if cost is None else phrases.within(cost, known.terms),
     }
 
 
-def _never_given(row: dict[str, Any]) -> list[str]:
-    """The actions of a trial that no logged case of any kind received."""
-    found = dict[str, int]()
-    for one in row.get("regions", []):
-        for name in one["alternatives"]:
-            found[name] = found.get(name, 0) + sum(r["tries"][name] for r in row["regions"])
-    return [name for name, tries in found.items() if not tries]
+def _first_share(one: dict[str, Any]) -> float:
+    """The share of the trial's cases that get what no case of their kind received."""
+    new = (share for name, share in one["alternatives"].items() if not one["tries"][name])
+    return float(one["share"] * sum(new))
 
 
 def _line(one: dict[str, Any], terms: Terms) -> dict[str, str]:
@@ -106,6 +105,7 @@ def _line(one: dict[str, Any], terms: Terms) -> dict[str, str]:
         "moved": moved(one),
         "tries": region_tries(one),
         "gain": "" if gain is None else phrases.amount(gain["mean"], terms),
+        "these": "" if gain is None else phrases.among_these(one, terms),
         "between": "" if gain is None else phrases.within(gain, terms),
         "sure": "" if one["probability"] is None else percent(one["probability"]),
         "verdict": one["verdict"] or "",
