@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowswitch.ledger import ProposalView
+from lowswitch.ledger.text import guess_words, never_given
 from lowswitch.service import effects, phrases, precedents
 from lowswitch.service.effects import Known, is_of_protocol, law_after, share_after, unlimited
 from lowswitch.service.phrases import several, share_of
@@ -21,11 +22,9 @@ from lowswitch.service.sheets import (
     expected_lines,
     fidelity_lines,
     first_given,
-    guess_words,
     kinds_changed,
     kinds_in_trial,
     moving_kinds,
-    never_given,
     trial_of,
     warnings_of,
 )

@@ -140,20 +140,6 @@ def kinds_in_trial(known: Known, row: Mapping[str, Any]) -> list[dict[str, Any]]
     return phrases.kinds_in_trial(known.terms, row)
 
 
-def never_given(row: Mapping[str, Any]) -> list[str]:
-    """The actions of a trial that no logged case of any kind received."""
-    found = dict[str, int]()
-    for one in row.get("regions", []):
-        for name in one["alternatives"]:
-            found[name] = found.get(name, 0) + sum(r["tries"][name] for r in row["regions"])
-    return [name for name, tries in found.items() if not tries]
-
-
-def guess_words(names: Sequence[str]) -> str:
-    """The warning that a cost concerns actions nobody was ever given; empty if there are none."""
-    return f"A guess: nothing is known of {several(names)} yet." if names else ""
-
-
 def fidelity_lines(row: Mapping[str, Any]) -> list[str]:
     """How well the kinds of cases that a page lists describe the change."""
     if row.get("fidelity") is None:

@@ -12,14 +12,16 @@ from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import (
     describe,
+    guess_words,
     moved,
+    never_given,
     newly_given,
     percent,
     region_notes,
     region_tries,
     usual_words,
 )
-from lowswitch.service import effects, phrases, sheets
+from lowswitch.service import effects, phrases
 from lowswitch.service.app import Call
 from lowswitch.service.bodies import query
 from lowswitch.service.effects import Known
@@ -78,7 +80,7 @@ def _trial(known: Known, row: dict[str, Any]) -> dict[str, Any]:
         "kinds": kinds,
         "first": facts["proposed"] * sum(map(_first_share, row.get("regions", []))),
         "lines": phrases.kinds_in_trial(known.terms, row) if facts["proposed"] else [],
-        "guess": sheets.guess_words(sheets.never_given(row)),
+        "guess": guess_words(never_given(row)),
         "cost": None if cost is None else phrases.more(cost["mean"], known.terms),
         "within": None if cost is None else phrases.within(cost, known.terms),
     }
