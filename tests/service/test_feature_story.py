@@ -403,6 +403,9 @@ def test_a_veto_is_confirmed_with_what_each_kind_gets_instead(guarded, pending):
     status, page = guarded.page("/forbid", session)
     assert status == 200
     assert "Which setting must not be given?" in page
+    given = {name for one in guarded.ledger.kinds()["regions"] for name in one["now"]}
+    assert {*re.findall(r'(\w+) <span class="warn">\(given now\)', page)} == given
+    assert len(given) < len(SETTINGS) or not pending
     played = max(guarded.ledger.kinds()["regions"], key=lambda one: one["share"])["now"]
     setting = max(played, key=played.get)
     status, _, answer = guarded.post("/forbid", session, row="-1:-1", action=setting)
