@@ -28,6 +28,7 @@ from lowswitch.service.effects import Known
 from lowswitch.service.render import show
 
 _MOST_LISTED = 200  # columns of a form
+_RARE = 0.01  # a share of an action that is not named
 
 
 def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
@@ -68,7 +69,11 @@ def _trial(known: Known, row: dict[str, Any]) -> dict[str, Any]:
         {
             "where": one["where"],
             "new": moved_law(one["alternatives"]),
-            "first": [name for name in one["alternatives"] if not one["tries"][name]],
+            "first": [
+                name
+                for name, share in one["alternatives"].items()
+                if share >= _RARE and not one["tries"][name]
+            ],
         }
         for one in row.get("regions", [])
         if moved_law(one["alternatives"])
@@ -192,7 +197,7 @@ async def policy_page(call: Call, terms: FeatureTerms) -> Response:
 def moved_law(shares: dict[str, float]) -> str:
     """How often each action is played, the most frequent first."""
     ordered = sorted(shares.items(), key=lambda pair: -pair[1])
-    return ", ".join(f"{name} {100 * share:.0f} %" for name, share in ordered if share >= 0.01)
+    return ", ".join(f"{name} {100 * share:.0f} %" for name, share in ordered if share >= _RARE)
 
 
 def _context(terms: FeatureTerms, typed: list[str]) -> Any:
