@@ -152,6 +152,47 @@ def test_a_real_improvement_is_named_with_where_and_what():
     assert better["hangs_on_sites"] == []
 
 
+def test_a_trial_beside_an_unchanged_protocol_has_kinds_of_its_own():
+    """Two of three members explore, and give action 1 above 0; the rule before had one kind."""
+    cases = cases_of(300, np.zeros((3, 3)))
+    drawn = ls.LinearPolicy(SHAPE, np.repeat(by_first_feature().weights, 2, axis=-1), np.uint64(0))
+    policies = always(0), drawn.beside(always(0), 3), always(0)
+    found, before = (
+        judged_cases(cases, policies, THRESHOLDS, seed=1, told=300, by_trial=new)
+        for new in (True, False)
+    )
+    assert [one["where"] for one in before["regions"]] == [[]]
+    ((feature, low, high),) = found["regions"][0]["where"]
+    assert (feature, low) == (0, None)
+    assert abs(high) < 0.05
+    assert [max(one["alternatives"].values(), default=0) > 0.95 for one in found["regions"]] == [
+        False,
+        True,
+    ]
+    assert all(one["usual"] is one["verdict"] is None for one in found["regions"])
+    same = ("worth", "usual_changes", "trial", "fidelity", "expected_false")
+    assert [found[name] for name in same] == [before[name] for name in same]
+
+
+def test_a_proposal_by_the_rule_before_is_verified_by_it(tmp_path, monkeypatch):
+    size = {"horizon": 1, "features": 2, "actions": 3, "episodes": 90, "rewards": (-9, 9)}
+    size["policy"] = ls.LinearPolicy.always(0, features=2, actions=3)
+    algorithm = ls.few(deployments_at=(60, 80), trial=0.25)
+    with Ledger.create(tmp_path / "a.db", algorithm, **size, by="office") as ledger:
+        generator = np.random.default_rng(1)
+        monkeypatch.setattr(ledger.terms.proposals, "rules", ledger.terms.proposals.rules[:2])
+        for part in range(60):
+            issued = ledger.ask("here", f"part {part}")
+            x = generator.normal(size=2)
+            ledger.tell(issued.ticket, x, issued.act(x).action, generator.normal())
+        proposal = ledger.proposal()
+        assert (proposal.rule, len(proposal.rows[0]["regions"])) == (2, 1)
+    with Ledger.open(tmp_path / "a.db") as ledger:
+        assert ledger.verify().whole
+        again = ledger.effect("approved", {"rows": [[-1, -1]]})
+        assert len(again["regions"]) > 1  # by the rule in use
+
+
 def test_equal_actions_are_not_called_better():
     for seed in range(8):
         cases = cases_of(120, np.tile([0.3, 0.8, -0.5], (3, 1)), seed=seed)

@@ -573,6 +573,15 @@ def test_a_policy_is_evaluated_on_the_cases_that_a_ledger_logged(tmp_path):
             logged_episodes(ledger)
         with pytest.raises(LedgerError, match="no whole reports"):
             logged_cases(ledger, after=40)
+        ledger.forbid(None, [3], by="board", reason="worn")
+        issued = ledger.ask("here", "against the veto")
+        x, _, rewards = played(BANDIT, issued)
+        ledger.tell(issued.ticket, x, [3], rewards)
+        with pytest.raises(LedgerError, match="its ticket did not give"):
+            logged_cases(ledger, after=40)
+        log = logged_cases(ledger, after=10)
+        assert (len(log.actions), log.left_out) == (30, 1)
+        assert np.isfinite(ls.evaluate(ledger.policy, log).dr.low)
     with (
         made(tmp_path / "long.db", PROBLEMS["MDP"]) as ledger,
         pytest.raises(LedgerError, match="one step, and these episodes have 3"),

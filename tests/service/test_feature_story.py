@@ -14,10 +14,11 @@ from lowswitch.ledger import Client, Feature, Ledger, LedgerError
 from lowswitch.ledger.client import Spooled
 from lowswitch.ledger.text import moved, percent
 from lowswitch.policy.shape import Shape
-from lowswitch.service import effects, vectors
+from lowswitch.service import effects, phrases, vectors
 from served import Served
 
 chromium = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+WORTHS = ("change", "protocol")  # what a board compares first
 SENSORS = [
     Feature("temperature", 20, 90, "°C"),
     Feature("pressure", 0, 12, "bar"),
@@ -320,6 +321,41 @@ def test_the_pages_say_both_parts_and_the_confirmation_what_becomes_of_each(guar
         assert said in shown, decision
 
 
+def test_the_status_says_the_gain_of_everything_together(guarded):
+    worth, session = learned(guarded).worth, guarded.login("reviewer")
+    said = [phrases.more(worth[name]["mean"], guarded.ledger.terms) for name in WORTHS]
+    assert said[0] != said[1]
+    assert f"All together: {said[0]}," in guarded.page("/", session)[1]
+    page = guarded.page("/proposal", session)[1]
+    assert all(one in page for one in said)
+
+
+def test_a_gain_is_stated_for_all_parts_and_for_the_parts_of_a_kind(guarded):
+    proposal, session = learned(guarded), guarded.login("reviewer")
+    page = guarded.page("/proposal", session)[1]
+    shown = guarded.post("/decide", session, proposal=proposal.hash, decision="approve all")
+    for one in proposal.rows[0]["regions"]:
+        if one["gain"] is not None:
+            mean = one["gain"]["mean"] / one["share"]
+            for text in (page, shown[2].decode()):
+                assert f"{phrases.amount(mean, guarded.ledger.terms)} per such part" in text
+    assert "Gain per such part" in page.partition("The most affected parts")[2]
+
+
+def test_a_first_trial_is_a_guess_until_its_last_page(guarded):
+    with clients(guarded) as (site, reviewer, _):
+        make(site, 1, 20)
+        proposal = reviewer.proposal()
+    session = guarded.login("reviewer")
+    page = guarded.page("/proposal", session)[1]
+    shown = guarded.post("/decide", session, proposal=proposal.hash, decision="approve all")
+    for text in (page, shown[2].decode()):
+        assert "A guess: nothing is known of " in text
+    trial = proposal.rows[0]["trial"]
+    share = 100 * trial["proposed"] * trial["departs"]
+    assert f"{share:.1f} % of all parts would get, in the trial" in page
+
+
 def learned(guarded):
     """The same line after a trial, with a proposal that changes protocol and trial."""
     with clients(guarded) as (site, reviewer, _):
@@ -367,6 +403,9 @@ def test_a_veto_is_confirmed_with_what_each_kind_gets_instead(guarded, pending):
     status, page = guarded.page("/forbid", session)
     assert status == 200
     assert "Which setting must not be given?" in page
+    given = {name for one in guarded.ledger.kinds()["regions"] for name in one["now"]}
+    assert {*re.findall(r'(\w+) <span class="warn">\(given now\)', page)} == given
+    assert len(given) < len(SETTINGS) or not pending
     played = max(guarded.ledger.kinds()["regions"], key=lambda one: one["share"])["now"]
     setting = max(played, key=played.get)
     status, _, answer = guarded.post("/forbid", session, row="-1:-1", action=setting)
@@ -391,7 +430,10 @@ def test_a_rollback_is_confirmed_with_what_changes_for_whom(guarded):
     proposal, session = learned(guarded), guarded.login("operator")
     with clients(guarded) as (site, reviewer, _):
         reviewer.approve(proposal, reason="minutes")
+        reviewer.forbid(None, ["cooled"], reason="coolant")
         shown = guarded.post("/rollback", session, version="1")[2].decode()
+        assert "It takes back version 4, but not the veto that made it: the reviewer" in shown
+        assert "It takes back version 3: the reviewer" in shown
         effect = guarded.ledger.effect("rolled_back", {"to": 1})
         assert effect["regions"]
         assert all(one["where"] in shown for one in effect["regions"] if one["changed"])

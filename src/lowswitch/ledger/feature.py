@@ -66,6 +66,10 @@ class Feature:
         """A value with its unit."""
         return f"{value:.4g}" + (f" {self.unit}" if self.unit else "")
 
+    def limit(self, value: float) -> str:
+        """A limit between kinds of cases with its unit: the same digits on both sides of it."""
+        return f"{value:.7g}" + (f" {self.unit}" if self.unit else "")
+
 
 def checked_features(given: int | Sequence[Any]) -> tuple[Feature, ...]:
     """The declared features: a number of them, their names, or `Feature` objects."""

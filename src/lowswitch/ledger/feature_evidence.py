@@ -9,6 +9,8 @@ played more often there although no logged case in it received that action.
 
 Where a deployment is a protocol and a trial, regions, words and single cases are about the change
 of the protocol, and the trial is described separately: who receives what in it, and what it costs.
+If the protocol stays, regions are fitted to what the trial gives most often in its place; the rule
+before did not, and described such a trial for all cases together.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from lowswitch.policy.linear import LinearPolicy
 
 _STAYS = -1  # the label of cases whose usual action stays
 _MORE = 0.01  # a share must grow by so much to count as new
+_OFTEN = 0.25  # of a trial's members: what so many give to a case can make it one of a kind
 _MOST_CASES = 5  # that are named
 _FEW = 40  # cases, fewer than which are not halved
 
@@ -76,6 +79,10 @@ class TrialLaw(NamedTuple):
         instead = np.where(followed, 0.0, law)
         return cls(now.share or 0.0, new.share, new.members, law, instead)
 
+    def labels(self) -> np.ndarray:  # [n]
+        """What the trial gives most often instead of the protocol, if it does so often."""
+        return np.where(self.instead.max(axis=1) >= _OFTEN, self.instead.argmax(axis=1), _STAYS)
+
     def facts(self) -> dict[str, Any]:
         """The recorded facts about the trial."""
         return {
@@ -94,10 +101,12 @@ def judged_cases(
     *,
     seed: int,
     told: int,
+    by_trial: bool = True,
 ) -> dict[str, Any]:
     """The recorded evidence of a proposal; policies: deployed, proposed, and initial.
 
-    There are no regions before the first case is learned.
+    There are no regions before the first case is learned. by_trial: fit them to the trial if the
+    protocol stays.
     """
     known: dict[str, Any] = {"worth": None, "models": 0, "expected_false": None}
     if not len(cases.actions):
@@ -111,7 +120,11 @@ def judged_cases(
     usual = laws.now.argmax(axis=1), laws.proposed.argmax(axis=1)
     labels = np.where(usual[0] == usual[1], _STAYS, usual[0] * shape.actions + usual[1])
     values, (choosing, judging) = cases.contexts.reshape(len(labels), -1), _halves(len(labels))
-    chosen = regions_of(values[choosing], labels[choosing], _STAYS)
+    only_trial = by_trial and trial is not None and bool((labels == _STAYS).all())
+    kinds = trial.labels() if trial is not None and only_trial else labels
+    chosen = regions_of(values[choosing], kinds[choosing], _STAYS)
+    if only_trial:
+        chosen = [one._replace(label=_STAYS) for one in chosen]
     found = [placed(one, values) for one in chosen]
     facts = [_facts(cases, laws, one, shape.actions) for one in found]
     for fact, one in zip(facts, found, strict=True):

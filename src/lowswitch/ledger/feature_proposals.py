@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lowswitch.ledger.state import State
     from lowswitch.ledger.terms import Known
 
-BY_ESTIMATES, BY_CASES = 1, 2  # versions of the rule
+BY_ESTIMATES, BY_CASES, BY_TRIAL = 1, 2, 3  # versions of the rule
 
 
 class FeatureProposals:
@@ -41,7 +41,7 @@ class FeatureProposals:
         self.terms = terms
         self.rules: tuple[int, ...] = (BY_ESTIMATES,)
         if terms.keeps_cases:
-            self.rules = (BY_ESTIMATES, BY_CASES)
+            self.rules = (BY_ESTIMATES, BY_CASES, BY_TRIAL)
 
     def judged(self, state: State, made: LinearProposal, known: Known, rule: int) -> dict[str, Any]:
         believed: RidgePosterior = state.lessons.posterior_of(made)
@@ -68,16 +68,25 @@ class FeatureProposals:
             return {"rows": rows}
         still_open = sum(state.open_reports().values())
         settled = sum(n for n in state.unsettled.values() if n > 0)
-        found = state.lessons.once(made.hash, lambda: self._by_cases(state, made, known))
+        key = f"{made.hash} {rule}"
+        found = state.lessons.once(key, lambda: self._by_cases(state, made, known, rule))
         top = {name: found[name] for name in ("worth", "models", "expected_false")}
         rows[0] |= {name: fact for name, fact in found.items() if name not in top}
         return top | {"unsettled": still_open, "missing": settled - still_open, "rows": rows}
 
-    def _by_cases(self, state: State, made: LinearProposal, known: Known) -> dict[str, Any]:
+    def _by_cases(
+        self, state: State, made: LinearProposal, known: Known, rule: int
+    ) -> dict[str, Any]:
         assert isinstance(known.tally, CaseTally)
         policies = state.learner.deployed, made.policy, state.versions[0]
-        how = {"seed": self.terms.seed, "told": made.told}
-        return judged_cases(known.tally.cases, policies, self.terms.thresholds, **how)
+        return judged_cases(
+            known.tally.cases,
+            policies,
+            self.terms.thresholds,
+            seed=self.terms.seed,
+            told=made.told,
+            by_trial=rule >= BY_TRIAL,
+        )
 
     def in_units(self, worth: dict[str, Any] | None) -> dict[str, Any] | None:
         return worth
@@ -174,8 +183,13 @@ class FeatureProposals:
         after, found = self._after(state, kind, decision), dict[str, Any]()
         if isinstance(state.tally, CaseTally):
             policies = state.versions[-1], after, state.versions[0]
-            how = {"seed": self.terms.seed, "told": state.learner.told}
-            found = judged_cases(state.tally.cases, policies, self.terms.thresholds, **how)
+            found = judged_cases(
+                state.tally.cases,
+                policies,
+                self.terms.thresholds,
+                seed=self.terms.seed,
+                told=state.learner.told,
+            )
         return self._named(found) | {"identity": after.identity}
 
     def _after(self, state: State, kind: str, decision: dict[str, Any]) -> LinearPolicy:

@@ -296,11 +296,11 @@ class FeatureTerms(Terms):
         for column, low, high in ranges:
             one = self.columns[column]
             if low is None:
-                found.append(f"{one.name} up to {one.amount(high)}")
+                found.append(f"{one.name} up to {one.limit(high)}")
             elif high is None:
-                found.append(f"{one.name} above {one.amount(low)}")
+                found.append(f"{one.name} above {one.limit(low)}")
             else:
-                found.append(f"{one.name} above {low:g} up to {one.amount(high)}")
+                found.append(f"{one.name} above {low:.7g} up to {one.limit(high)}")
         return " and ".join(found) or f"all {plural(self.word('episode'))}"
 
     def state_names(self, states: Sequence[Any]) -> list[str]:

@@ -167,7 +167,7 @@ class Lessons:
         return self.found
 
     def once(self, proposal: str, compute: Callable[[], Any]) -> Any:
-        """The cached result for the proposal with this hash, which is judged twice."""
+        """The cached result for the proposal and the rule with this key, which are judged twice."""
         if self.cases is None or self.cases[0] != proposal:
             self.cases = proposal, compute()
         return self.cases[1]

@@ -56,7 +56,8 @@ def logged_episodes(ledger: Reading, *, after: int = 0) -> Episodes:
 def logged_cases(ledger: Reading, *, after: int = 0) -> Log:
     """The reported cases of a one-step ledger with features, in the order of their tickets.
 
-    The propensities are the recorded ones.
+    The propensities are the recorded ones. Left out and counted are, as in `logged_episodes`,
+    reports of actions that the ticket's version never plays in such a case.
 
     Parameters
     ----------
@@ -77,7 +78,11 @@ def logged_cases(ledger: Reading, *, after: int = 0) -> Log:
         np.array([payload[name][0] for _, payload in found])
         for name in ("states", "actions", "rewards", "propensities")
     )
-    return Log(x, actions, rewards, propensities, left_out)
+    kept = propensities > 0
+    if not kept.any():
+        raise LedgerError("every report is of an action that its ticket did not give")
+    left_out += int((~kept).sum())
+    return Log(x[kept], actions[kept], rewards[kept], propensities[kept], left_out)
 
 
 def logged_batches(ledger: Reading) -> Batches:

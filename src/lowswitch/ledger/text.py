@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -154,10 +154,10 @@ def proposal_table(view: ProposalView) -> str:
     """A proposal, one line per row or step, and what the columns mean."""
     waits = "pending" if view.pending else "decided"
     title = f"proposal {view.hash}\nfor version {view.version}, {waits}; from {view.basis}"
-    if view.rule >= BY_WORTH:
-        return f"{title}; {reports(view)}\n\n{_worth_table(view)}"
-    if view.is_whole and "regions" in view.rows[0]:
+    if view.rows and "regions" in view.rows[0]:
         return f"{title}; {reports(view)}\n\n{_region_table(view)}"
+    if view.rule >= BY_WORTH and not view.is_whole:
+        return f"{title}; {reports(view)}\n\n{_worth_table(view)}"
     lines, legend = _step_table(view) if view.is_whole else _row_table(view)
     unsettled = counted(view.unsettled, "ticket")
     return f"{title}; {unsettled} open or missing\n\n{lines}\n\n{legend}"
@@ -289,10 +289,26 @@ def trial_words(row: dict[str, Any]) -> str:
         f"{trial['proposed']:.0%} of the cases enter the trial (now {trial['now']:.0%}), drawn by"
         f" lot; {trial['departs']:.0%} of these get something else than the protocol."
     )
+    if guess := guess_words(never_given(row)):
+        said = f"{said} {guess}"
     for one in row["regions"]:
         given = {name: share for name, share in one["alternatives"].items() if share >= _RARE}
         lines.append((one["where"], law(given) or "-"))
     return f"{said}\n\n{columns([('cases in the trial', 'instead of the protocol'), *lines])}"
+
+
+def never_given(row: Mapping[str, Any]) -> list[str]:
+    """The actions of a trial that no logged case of any kind received."""
+    found = dict[str, int]()
+    for one in row.get("regions", []):
+        for name in one["alternatives"]:
+            found[name] = found.get(name, 0) + sum(r["tries"][name] for r in row["regions"])
+    return [name for name, tries in found.items() if not tries]
+
+
+def guess_words(names: Sequence[str]) -> str:
+    """The warning that a cost concerns actions nobody was ever given; empty if there are none."""
+    return f"A guess: nothing is known of {', '.join(names)} yet." if names else ""
 
 
 def _side_cells(side: dict[str, Any]) -> tuple[str, str]:

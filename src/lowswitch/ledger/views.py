@@ -139,7 +139,7 @@ def _view(
 ) -> ProposalView:
     payload = event.payload
     rows = [terms.proposals.labelled(row) for row in payload["rows"]]
-    if payload.get("rule", BY_INTERVAL) >= BY_WORTH:
+    if len(rows) > 1 and payload.get("rule", BY_INTERVAL) >= BY_WORTH:
         rows.sort(key=lambda row: -row["gain"]["mean"] if row["gain"] else 0.0)
     return ProposalView(
         hash=key,

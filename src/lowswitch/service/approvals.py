@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowswitch.ledger import ProposalView
+from lowswitch.ledger.text import guess_words, never_given
 from lowswitch.service import effects, phrases, precedents
 from lowswitch.service.effects import Known, is_of_protocol, law_after, share_after, unlimited
 from lowswitch.service.phrases import several, share_of
@@ -281,10 +282,13 @@ def _cost_lines(known: Known, decision: dict[str, Any], share: float) -> list[st
     else:
         cost = known.worth["trial"]
         does = "gains" if cost["mean"] > 0 else "costs"
-        return [
+        judged = known.effect or (known.view.rows[0] if known.view and not known.has_rows else {})
+        guess = guess_words(never_given(judged))
+        found = (
             f"What the trial {does}: {phrases.more(cost['mean'], known.terms)} in it, compared with"
-            f" the protocol after this decision ({phrases.between(cost, known.terms)})."
-        ]
+            f" the protocol after this decision ({phrases.between(cost, known.terms)}). {guess}"
+        )
+        return [found.rstrip()]
     return [f"What this trial costs is not known: {why}."]
 
 

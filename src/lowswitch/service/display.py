@@ -146,8 +146,7 @@ def vetoes(terms: Terms, journal: Journal) -> dict[tuple[int, int, int], Mark]:
     """The last decision that forbade an action in a row, by step, state and action."""
     found = dict[tuple[int, int, int], Mark]()
     for mark in journal.decisions():
-        is_veto = mark.kind == "vetoed" or (mark.kind == "rejected" and mark.facts.get("forever"))
-        for h, x in mark.facts.get("rows", []) if is_veto else []:
+        for h, x in mark.facts.get("rows", []) if mark.is_veto else []:
             for a in mark.facts.get("actions", range(terms.actions)):
                 found[h, x, a] = mark
     return found

@@ -35,6 +35,12 @@ class Mark:
     facts: dict[str, Any]
     issued: int = 0  # tickets before it
 
+    @property
+    def is_veto(self) -> bool:
+        """Whether it forbids actions until somebody allows them again."""
+        for_good = self.kind == "rejected" and bool(self.facts.get("forever"))
+        return for_good or self.kind == "vetoed"
+
 
 @dataclass
 class Returns:

@@ -419,15 +419,26 @@ async def forbid_form(call: Call) -> Response:
     return await _forbid_form(call, asked.get("rows", "").split(","), "")
 
 
-async def _forbid_form(call: Call, given: list[str], wrong: str, status: int = 200) -> Response:
+async def _given_to_kinds(call: Call, known: Known) -> set[str] | None:
+    """What a policy on features gives to some logged case; None if it is a table, or none is."""
+    if known.has_rows:
+        return None
+    kinds = (await call.service.engine.call(call.service.ledger.kinds))["regions"]
+    return {name for one in kinds for name in one["now"]} or None
+
+
+async def _forbid_form(call: Call, asked: list[str], wrong: str, status: int = 200) -> Response:
     known = await known_of(call)
-    rows = _positions(known, given)
+    rows = _positions(known, asked)
     allowed = await call.service.engine.call(lambda: call.service.ledger.actions_allowed)
     names, plays = known.terms.labels["action"], known.terms.proposals
+    given = await _given_to_kinds(call, known)
     options = [
         {
             "name": names[a],
-            "played": sum(known.plays(row, a) for row in rows),
+            "played": sum(known.plays(row, a) for row in rows)
+            if given is None
+            else names[a] in given,
             "open": sum(bool(plays.allowed_in(allowed, list(row))[a]) for row in rows),
         }
         for a in range(known.terms.actions)

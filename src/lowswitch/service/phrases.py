@@ -121,6 +121,18 @@ def per(terms: Terms) -> str:
     return f"per {word}" if n == 1 else f"per {n} {plural(word)}"
 
 
+def per_such(terms: Terms) -> str:
+    """For how many cases of one kind a gain is stated: per 100 such patients."""
+    n, word = cases(terms), terms.word("episode")
+    return f"per such {word}" if n == 1 else f"per {n} such {plural(word)}"
+
+
+def among_these(region: Mapping[str, Any], terms: Terms) -> str:
+    """The gain of a kind of cases for one of these, where `gain` spreads it over all cases."""
+    mean = region["gain"]["mean"] / region["share"]
+    return f"{amount(mean, terms)} {per_such(terms)}"
+
+
 def amount(value: float, terms: Terms) -> str:
     """A gain with its sign, for as many cases as `per` says."""
     shown = f"{cases(terms) * value:+,.{_digits(terms)}f}"

@@ -105,12 +105,15 @@ def taken_back(
 
 
 def undone(terms: Terms, known: Precedents, to: int) -> list[str]:
-    """The decisions after a version that a rollback to it takes back, newest first."""
+    """The decisions after a version that a rollback to it takes back, newest first.
+
+    A veto stays, although the version that it made does not.
+    """
     since = [*enumerate(known.versions, start=1)][to:][::-1]
-    found = [
-        f"It takes back version {number}: {decided(terms, mark)}."
-        for number, mark in since[:_MOST_UNDONE]
-    ]
+    found = list[str]()
+    for number, mark in since[:_MOST_UNDONE]:
+        but = ", but not the veto that made it" if mark.is_veto else ""
+        found.append(f"It takes back version {number}{but}: {decided(terms, mark)}.")
     if (rest := len(since) - len(found)) > 0:
         found.append(f"It takes back {counted(rest, 'earlier version')} since version {to}, too.")
     return found

@@ -77,7 +77,7 @@ def headline(known: Known, view: ProposalView) -> dict[str, Any]:
             "usual": "" if usual is None else f"{100 * usual:.0f} %",
             "big": effects.proposal_title(known, view.rows[0]),
             "rest": "",
-            "worth": worth_words(known),
+            "worth": worth_words(known, "change"),
         }
     n = sum(effects.is_of_protocol(known, row) for row in view.rows)
     trial = _trial(known, view) if known.protocol else None
@@ -85,7 +85,7 @@ def headline(known: Known, view: ProposalView) -> dict[str, Any]:
         "usual": "",
         "big": counted(n, "change") if n else title(n, trial),
         "rest": title(n, trial).removeprefix(counted(n, "change")) if n else "",
-        "worth": worth_words(known),
+        "worth": worth_words(known, "change"),
     }
 
 
@@ -187,10 +187,13 @@ def _summary(known: Known, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"lines": lines[:MOST_LINES], "rest": rest, "count": len(rows)}
 
 
-def worth_words(known: Known) -> dict[str, Any]:
-    """The gain of a proposal, or of its selected part, in words."""
+def worth_words(known: Known, first: str = "protocol") -> dict[str, Any]:
+    """The gain of a proposal, or of its selected part, in words.
+
+    first: the comparison to state, if it was made; otherwise everything together.
+    """
     gains = known.worth or {}
-    gain = gains.get("protocol") or gains.get("change")
+    gain = gains.get(first) or gains.get("change")
     if gain is None:
         return {}
     terms = known.terms

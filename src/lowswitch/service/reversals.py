@@ -29,7 +29,8 @@ from lowswitch.service.sheets import (
 )
 from lowswitch.show.text import counted
 
-_BLANK = dict.fromkeys(("gain", "between", "sure", "given", "few", "note", "verdict", "turns"), "")
+_EMPTY = ("gain", "these", "between", "sure", "given", "few", "note", "verdict", "turns")
+_BLANK = dict.fromkeys(_EMPTY, "")
 
 # ---- vetoes --------------------------------------------------------------------------------------
 
@@ -97,7 +98,7 @@ def _whole_vetoed(known: Known, decision: dict[str, Any], names: str, where: str
     now = known.run.version
     lines.append(
         f"Version {now + 1} replaces version {now} at once. It gives its next best"
-        f" {known.terms.word('action')} where {names} is given now."
+        f" {known.terms.word('action')} where it gives {names} now."
     )
     return _with_kinds(known, sheet, _veto_lines(known))
 

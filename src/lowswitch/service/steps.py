@@ -12,6 +12,7 @@ from lowswitch.ledger.events import KINDS
 from lowswitch.ledger.evidence import BY_WORTH
 from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.responses import MotionView
+from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.service import actions
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import BODIES, RefusedError, checked
@@ -45,6 +46,7 @@ async def known_of(
     version = (decision or {}).get("to")
     ledger = call.service.ledger
     terms = ledger.terms
+    has_rows = isinstance(terms, TableTerms)
     await catch_up(call)
 
     def read() -> Known:
@@ -54,7 +56,7 @@ async def known_of(
             steps, states = terms.labels["step"], terms.labels["state"]
             named = [(steps[h], states[x]) for h, x in proposed_of(view.rows, rows)]
             worth = ledger.worth(named, wait=False) if named else None
-        elif view is not None and worth is None and view.rule >= BY_WORTH:
+        elif has_rows and view is not None and worth is None and view.rule >= BY_WORTH:
             worth = ledger.worth(wait=False)  # of what a decision left
         deployed, protocol = ledger.deployed()
         earlier = None if version is None else ledger.policy_of(version)

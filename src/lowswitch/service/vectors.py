@@ -12,7 +12,9 @@ from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import (
     describe,
+    guess_words,
     moved,
+    never_given,
     newly_given,
     percent,
     region_notes,
@@ -26,6 +28,7 @@ from lowswitch.service.effects import Known
 from lowswitch.service.render import show
 
 _MOST_LISTED = 200  # columns of a form
+_RARE = 0.01  # a share of an action that is not named
 
 
 def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
@@ -38,6 +41,7 @@ def proposal_facts(known: Known, view: ProposalView) -> dict[str, Any]:
         "title": effects.proposal_title(known, row),
         "protocol": known.protocol,
         "trial": _trial(known, row) if known.protocol and "trial" in row else None,
+        "per_such": phrases.per_such(known.terms),
         "drift": phrases.drift_words(row["drift"], known.terms) if "drift" in row else "",
         "lines": [_line(one, known.terms) for one in regions],
         "counts": {word: said.count(word) for word in phrases.LABELS if word in said},
@@ -65,7 +69,11 @@ def _trial(known: Known, row: dict[str, Any]) -> dict[str, Any]:
         {
             "where": one["where"],
             "new": moved_law(one["alternatives"]),
-            "first": [name for name in one["alternatives"] if not one["tries"][name]],
+            "first": [
+                name
+                for name, share in one["alternatives"].items()
+                if share >= _RARE and not one["tries"][name]
+            ],
         }
         for one in row.get("regions", [])
         if moved_law(one["alternatives"])
@@ -75,20 +83,18 @@ def _trial(known: Known, row: dict[str, Any]) -> dict[str, Any]:
         "new": facts["proposed"],
         "departs": facts["departs"],
         "kinds": kinds,
+        "first": facts["proposed"] * sum(map(_first_share, row.get("regions", []))),
         "lines": phrases.kinds_in_trial(known.terms, row) if facts["proposed"] else [],
-        "guess": _never_given(row),
+        "guess": guess_words(never_given(row)),
         "cost": None if cost is None else phrases.more(cost["mean"], known.terms),
         "within": None if cost is None else phrases.within(cost, known.terms),
     }
 
 
-def _never_given(row: dict[str, Any]) -> list[str]:
-    """The actions of a trial that no logged case of any kind received."""
-    found = dict[str, int]()
-    for one in row.get("regions", []):
-        for name in one["alternatives"]:
-            found[name] = found.get(name, 0) + sum(r["tries"][name] for r in row["regions"])
-    return [name for name, tries in found.items() if not tries]
+def _first_share(one: dict[str, Any]) -> float:
+    """The share of the trial's cases that get what no case of their kind received."""
+    new = (share for name, share in one["alternatives"].items() if not one["tries"][name])
+    return float(one["share"] * sum(new))
 
 
 def _line(one: dict[str, Any], terms: Terms) -> dict[str, str]:
@@ -106,6 +112,7 @@ def _line(one: dict[str, Any], terms: Terms) -> dict[str, str]:
         "moved": moved(one),
         "tries": region_tries(one),
         "gain": "" if gain is None else phrases.amount(gain["mean"], terms),
+        "these": "" if gain is None else phrases.among_these(one, terms),
         "between": "" if gain is None else phrases.within(gain, terms),
         "sure": "" if one["probability"] is None else percent(one["probability"]),
         "verdict": one["verdict"] or "",
@@ -190,7 +197,7 @@ async def policy_page(call: Call, terms: FeatureTerms) -> Response:
 def moved_law(shares: dict[str, float]) -> str:
     """How often each action is played, the most frequent first."""
     ordered = sorted(shares.items(), key=lambda pair: -pair[1])
-    return ", ".join(f"{name} {100 * share:.0f} %" for name, share in ordered if share >= 0.01)
+    return ", ".join(f"{name} {100 * share:.0f} %" for name, share in ordered if share >= _RARE)
 
 
 def _context(terms: FeatureTerms, typed: list[str]) -> Any:
