@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-from ledgers import H, S, episode, made, play
+from ledgers import A, H, S, episode, made, play
 from lowswitch.cli import commands
 from lowswitch.ledger import (
     AccessError,
@@ -52,6 +52,27 @@ def logged(served):
         return [json.loads(line) for line in stream.getvalue().splitlines()]
 
     return lines
+
+
+# ---- the start -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [{"states": S, "actions": A}, {"features": 3, "actions": 4}])
+def test_a_start_compiles_the_planning_and_leaves_the_run_as_it_is(tmp_path, monkeypatch, size):
+    """Otherwise the first meeting waits for the compiler, and every site with it."""
+    size |= {"horizon": H, "episodes": 20, "rewards": (-9, 9)}
+    few, by = ls.few(deployments=2, asked=True), "trial office"
+    with Ledger.create(tmp_path / "run.db", few, by=by, **size) as ledger:
+        planned, before = [], ledger.status()
+        learner = type(ledger.terms.learner())
+
+        def propose(self, *given, once=learner.propose):
+            planned.append(self)
+            return once(self, *given)
+
+        monkeypatch.setattr(learner, "propose", propose)
+        server.warm_up(ledger)
+        assert (len(planned), ledger.status()) == (1, before)
 
 
 # ---- logs ----------------------------------------------------------------------------------------

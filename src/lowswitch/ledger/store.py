@@ -217,8 +217,8 @@ class Store(ABC):
                 raise StorageError(
                     f"an older or another record was put in the place of this one: it has"
                     f" {last[0]:,} events, and event {number:,}, which was there, is not; nothing"
-                    " was saved. Put the newer one back, or pause the run, stop all servers, and"
-                    " find out what is lost before you start them again"
+                    " was saved. Stop all servers, and put the newer one back; if it is lost, find"
+                    " out what was in it before you start them again"
                 )
         self.seen = last
         return last
