@@ -132,6 +132,7 @@ def test_the_alerts_are_about_metrics_that_exist(tmp_path):
     assert "absent(" not in expressions  # one run of several would do for all of them
     assert set(re.findall(r"unless (\S+ ?\S*\))", expressions)) == {"on(job, instance)"}
     assert {"lowswitch_freeze_unrecorded", "lowswitch_last_backup_timestamp_seconds"} <= named
+    assert "lowswitch_outages_total" in named  # outages that are too short for the rule about one
     if shutil.which("promtool"):
         line = ["promtool", "check", "rules", PACKAGING / "alerts.yaml"]
         subprocess.run(line, check=True, capture_output=True)
@@ -152,6 +153,26 @@ def test_a_night_in_containers_goes_on_after_a_step_that_fails(tmp_path):
     assert len(commands_of) == 2
     for line in commands_of:
         syntax.parser(commands.COMMANDS).parse_args(line.replace('"', "").split())
+
+
+def test_a_night_in_containers_leaves_earlier_copies_alone(tmp_path):
+    """Whoever spoils a backup in the volume must not reach the copy of it on the other disk."""
+    volume, backup, programs = (tmp_path / name for name in ("volume", "backup", "programs"))
+    for folder in (volume, backup, programs):
+        folder.mkdir()
+    for name, line in (("podman", f"exec tar -C {volume} -cf - ."), ("mountpoint", "exit 0")):
+        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
+        (programs / name).chmod(0o755)
+    text = (PACKAGING / "nightly-in-containers").read_text(encoding="utf-8")
+    steps = text.replace("/backup", str(backup)).partition("step curl")[0]
+    for first, second in (("whole", None), ("spoilt", "new")):
+        (volume / "first.db").write_text(first)
+        if second:
+            (volume / "second.db").write_text(second)
+        path = {"PATH": f"{programs}:/usr/bin:/bin"}
+        subprocess.run(["bash", "-c", steps + "copied_out"], env=path, check=True)
+    found = {one.name: one.read_text() for one in backup.iterdir()}
+    assert found == {"first.db": "whole", "second.db": "new"}
 
 
 def test_an_image_is_built_without_the_secrets():

@@ -383,6 +383,37 @@ def test_exit_codes_tell_contradicted_anchors_from_unusable_ones(tmp_path, capsy
     assert (code, "has no anchors, so there is nothing to compare with" in error) == (2, True)
 
 
+def test_a_lost_end_of_the_record_of_access_is_not_signed_beside_an_anchor_of_it(tmp_path, capsys):
+    address, out = tmp_path / "run.db", tmp_path / "anchors.jsonl"
+    made(address).close()
+    anchor = ["ledger", "anchor", str(address), "--out", str(out)]
+    assert commands.main(anchor) == 0
+    assert commands.main(anchor) == 0  # and this one knows of the first
+    with contextlib.closing(sqlite3.connect(address)) as raw, raw:
+        raw.execute("DELETE FROM access_events")
+    capsys.readouterr()
+    assert commands.main(anchor) == 3
+    assert "(event 1 about access); nothing was added" in capsys.readouterr().err
+    assert len(out.read_text().splitlines()) == 2
+
+
+def test_a_backup_agrees_with_anchors_although_newer_ones_follow(run, tmp_path, capsys):
+    """The night makes the backup first and the anchor later, and each of them is an event."""
+    ledger, out, key = run
+    ledger.backup(tmp_path / "backup.db")
+    play(ledger, 3, decide=approve)
+    anchors.append(out, anchored(ledger.store, key), ledger.store)
+    verify = ["ledger", "verify", str(tmp_path / "backup.db"), "--anchors", str(out)]
+    assert commands.main(verify) == 3  # it might be an older copy in the place of the ledger
+    capsys.readouterr()
+    assert commands.main([*verify, "--as-backup", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["anchored"].startswith("the anchor of ")
+    forge_actor(tmp_path / "backup.db", 2, "mallory")
+    assert commands.main([*verify, "--as-backup"]) == 3
+    assert commands.main([*verify[:3], "--as-backup"]) == 2
+
+
 def test_anchors_come_through_standard_input(tmp_path):
     """Into a container, from a machine that nobody who can write to the ledger can write to.
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-from ledgers import H, S, episode, made, play
+from ledgers import A, H, S, episode, made, play
 from lowswitch.cli import commands
 from lowswitch.ledger import (
     AccessError,
@@ -52,6 +52,27 @@ def logged(served):
         return [json.loads(line) for line in stream.getvalue().splitlines()]
 
     return lines
+
+
+# ---- the start -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [{"states": S, "actions": A}, {"features": 3, "actions": 4}])
+def test_a_start_compiles_the_planning_and_leaves_the_run_as_it_is(tmp_path, monkeypatch, size):
+    """Otherwise the first meeting waits for the compiler, and every site with it."""
+    size |= {"horizon": H, "episodes": 20, "rewards": (-9, 9)}
+    few, by = ls.few(deployments=2, asked=True), "trial office"
+    with Ledger.create(tmp_path / "run.db", few, by=by, **size) as ledger:
+        planned, before = [], ledger.status()
+        learner = type(ledger.terms.learner())
+
+        def propose(self, *given, once=learner.propose):
+            planned.append(self)
+            return once(self, *given)
+
+        monkeypatch.setattr(learner, "propose", propose)
+        server.warm_up(ledger)
+        assert (len(planned), ledger.status()) == (1, before)
 
 
 # ---- logs ----------------------------------------------------------------------------------------
@@ -156,6 +177,39 @@ def test_a_file_that_is_moved_away_takes_no_more_reports(served, tmp_path, repla
         moved.rename(path)
         wait_for(lambda: client.flush() == {} and client.trouble is None)
     assert served.ledger.status().learned == 1
+
+
+def test_an_older_record_in_the_same_file_is_an_outage_until_the_newer_one_is_back(
+    tmp_path, monkeypatch
+):
+    """Whatever followed it would be lost, and nobody would hear of it before the next anchor."""
+    monkeypatch.setattr("lowswitch.service.app._LOOK_AGAIN", 0.02)
+    monkeypatch.setattr("lowswitch.service.app._CALM", 0.05)
+
+    def overwritten(path, data=b""):
+        """Put data into a file without a log; return what was there."""
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            before = path.read_bytes()
+        path.write_bytes(data or before)
+        return before
+
+    with Served(tmp_path) as served:
+        path, spool = served.ledger.store.path, tmp_path / "north.spool"
+        older = overwritten(path)
+        with Client(served.url, served.tokens["site"], spool=spool) as client:
+            issued = client.ask("one")
+            wait_for(lambda: served.service.journal.reader.store.seen[0] == 2)
+            newer = overwritten(path, older)
+            wait_for(lambda: served.service.meter.is_out)  # though nobody asked for anything
+            time.sleep(0.3)  # for long enough that an outage would end whose cause is gone
+            assert served.service.meter.is_out
+            assert isinstance(client.tell(issued.ticket, *episode(issued.policy, 1)), Spooled)
+            assert "an older or another record was put in the place" in str(client.trouble)
+            overwritten(path, newer)
+            wait_for(lambda: client.flush() == {} and client.trouble is None)
+        assert served.ledger.status().learned == 1
+        assert not served.service.meter.is_out
 
 
 def test_an_outage_ends_on_an_idle_server_when_the_database_takes_a_write(tmp_path, monkeypatch):

@@ -12,14 +12,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lowswitch.io.files import read_bytes, write_new
 from lowswitch.ledger.address import file_of, is_postgres, printable
-from lowswitch.ledger.chain import Chain
+from lowswitch.ledger.chain import ACCESS, Chain
 from lowswitch.ledger.errors import DamagedError, LedgerError, StorageError
 from lowswitch.ledger.events import canonical
 from lowswitch.ledger.store import Store
@@ -146,7 +146,7 @@ def append(path: Path, anchor: Anchor, store: Store) -> None:
                     f"the anchors in {str(path)!r} are signed with the key {before.key}, and this"
                     f" one with {anchor.key}; begin another file if the key was changed on purpose"
                 )
-            _require_on_record(before, anchor, store)
+            _require_on_record(before, store)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
@@ -166,14 +166,15 @@ def _write_whole(descriptor: int, line: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _require_on_record(before: Anchor, anchor: Anchor, store: Store) -> None:
-    """Check, without a replay, that the event of an earlier anchor is unchanged."""
-    stored = store.event(before.seq)[2] if before.seq <= anchor.seq else None
-    if (before.run, before.head) != (anchor.run, stored):
-        raise DamagedError(
-            f"this ledger contradicts the anchor of {before.time} (event {before.seq:,}); nothing"
-            " was added; 'lowswitch ledger verify' with --anchors says more"
-        )
+def _require_on_record(before: Anchor, store: Store) -> None:
+    """Check, without a replay, that the events of an earlier anchor are unchanged."""
+    for one in before.known():
+        table, kind = (ACCESS, " about access") if one.is_access else (store.events, "")
+        if store.execute(f"SELECT hash FROM {table} WHERE seq = ?", one.seq) != [(one.hash,)]:
+            raise DamagedError(
+                f"this ledger contradicts {one.source} (event {one.seq:,}{kind}); nothing was"
+                " added; 'lowswitch ledger verify' with --anchors says more"
+            )
 
 
 def post(url: str, anchor: Anchor) -> None:
@@ -228,6 +229,12 @@ def trusted(path: str | Path, key: str | None = None) -> list[Known]:
             " emptied it, or verify without --anchors"
         )
     return found
+
+
+def within(known: Iterable[Known], store: Store) -> list[Known]:
+    """The facts among these that a backup can know, since its end is not before them."""
+    last = {False: store.head()[0], True: Chain(store).head()[0] if store.found >= 3 else 0}
+    return [one for one in known if one.seq is None or one.seq <= last[one.is_access]]
 
 
 def expected(head: str) -> Known:

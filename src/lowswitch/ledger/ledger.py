@@ -840,6 +840,7 @@ class Ledger(Deciding):
                         writer.store_all()
                 if not held:
                     self._commit(writer, base)
+                self.store.seen = writer.state.seq, writer.state.head
             except BaseException:
                 if writer is None or writer.events:
                     self._state = None  # what was applied is not on record

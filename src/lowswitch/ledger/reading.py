@@ -717,7 +717,7 @@ class Reading:
 
     def _catch_up(self) -> State:
         """Apply the events that others have written since."""
-        seq, head = self.store.head()
+        seq, head = self.store.grown_head()
         state, self._corrections.unwritten = self._state, []
         if state is None or seq < state.seq or (seq == state.seq and head != state.head):
             self._corrections.forget()

@@ -77,6 +77,7 @@ class Store(ABC):
     bytes: str  # its type for them
     found = FORMAT  # the format that it has
     events = "events"  # the table, or what stands in its place
+    seen = 0, ""  # the last event that this process saw on record
 
     # ---- what each database gives ----------------------------------------------------------------
 
@@ -201,6 +202,26 @@ class Store(ABC):
         if not isinstance(seq, int):  # SQLite takes anything in any column
             raise BrokenError(1, f"an event is stored under {seq!r}, which is no number")
         return seq, stored
+
+    def grown_head(self) -> tuple[int, str]:
+        """The number and the hash of the last event, after a check that nothing was taken back.
+
+        Events are only ever added. So if an event that was seen is gone, somebody has put back an
+        older state of the database, and nobody should build on it unawares.
+        """
+        number, stored = self.seen  # first: another thread may see more meanwhile
+        last = self.head()
+        if number and last != (number, stored):
+            there = self.event(number)[2] if number < last[0] else ""
+            if there != stored:
+                raise StorageError(
+                    f"an older or another record was put in the place of this one: it has"
+                    f" {last[0]:,} events, and event {number:,}, which was there, is not; nothing"
+                    " was saved. Stop all servers, and put the newer one back; if it is lost, find"
+                    " out what was in it before you start them again"
+                )
+        self.seen = last
+        return last
 
     def beside(self, table: str = "events") -> int:
         """How many rows of events have no number that an event can have: 0, NULL or less."""

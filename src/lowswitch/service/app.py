@@ -173,7 +173,8 @@ class Service:
     async def keep_up(self) -> None:
         """Read new events and tokens from time to time, for ever."""
         while True:
-            for refresh in (self.journal.catch_up, self.access.refresh):
+            head = self.journal.reader.store.grown_head
+            for refresh in (head, self.journal.catch_up, self.access.refresh):
                 try:
                     await asyncio.to_thread(refresh)
                 except LedgerError as error:
@@ -191,7 +192,8 @@ class Service:
         if not self.meter.is_out or time.monotonic() - self.meter.failed_at < _CALM:
             return
         with suppress(LedgerError, RefusedError):
-            await self.engine.call(self.ledger.store.write_nothing, "try the database")
+            for trial in (self.ledger.store.write_nothing, self.ledger.store.grown_head):
+                await self.engine.call(trial, "try the database")
             self.noticed(None)
 
 

@@ -199,8 +199,10 @@ def fair_share(ledger: Ledger) -> int:
 
 
 def warm_up(ledger: Ledger) -> None:
-    """Load the state and compile the learner, so that the first request need not wait."""
-    ledger.terms.learner().learn_checked(*ledger.terms.usual_batch())
+    """Load the state; compile the learner and its planning, so that no report or meeting waits."""
+    learner = ledger.terms.learner()
+    learner.learn_checked(*ledger.terms.usual_batch())
+    learner.propose()
     ledger.status()
 
 
