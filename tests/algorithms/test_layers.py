@@ -231,10 +231,9 @@ def test_seventeen_deployments_open_a_lock():
 
 def test_a_run_that_ends_while_it_explores_says_how_long_it_explores():
     """H = 5: eleven phases explore, so 110 episodes never play the plan, and one more does."""
-    algorithm = ls.algorithms.larfe(phase=10)
+    mdp, algorithm = ls.envs.random_mdp(states=4, seed=0), ls.algorithms.larfe(phase=10)
     explores = r"explores for 2H \+ 1 phases of 10, which is 110 episodes; .* \(larfe:phase=10\)"
     with pytest.warns(ls.NothingLearnedWarning, match=explores):
-        mdp = ls.envs.random_mdp(states=4, seed=0)
         ls.simulate(mdp, algorithm, episodes=20, seeds=2, progress=False)
     assert "a smaller phase" in what_may_help(algorithm, horizon=5, episodes=110)
     assert "a smaller phase" not in what_may_help(algorithm, horizon=5, episodes=111)

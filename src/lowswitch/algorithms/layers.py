@@ -88,7 +88,8 @@ def reach(
         arrives = np.where(counts.allowed[h], model[h] @ chances, -np.inf)
         chances = arrives.max(axis=-1)
         q[h] = np.where(chances[:, None] > 0, arrives, q[h])
-    return q.argmax(axis=-1)
+    policy: np.ndarray = q.argmax(axis=-1)
+    return policy
 
 
 def best_by_counts(counts: Counts) -> np.ndarray:  # [H, S]
