@@ -214,9 +214,10 @@ def test_nothing_recompiles():
         for algorithm in FEATURE_ALGORITHMS.values():
             ls.simulate(make(), algorithm, episodes=130, seeds=1)
     assert len(ridge.learn.signatures) == 1
-    # Q-learners by visits, by stages and with early settling, each also in rounds of machines,
-    # planners, and mixtures of Q-learners by visits and by stages
-    assert len(play.simulate.signatures) == 9
+    # Q-learners by visits, by stages and with early settling, each also in rounds of machines, by
+    # stages with early settling or random rates, planners, and mixtures of Q-learners by visits
+    # and by stages
+    assert len(play.simulate.signatures) == 11
     assert len(values.optimal_values.signatures) == 1
     assert len(noise.fill_aliases.signatures) == 1
 
