@@ -89,6 +89,16 @@ def test_years_authors_and_preprints_are_those_of_the_recipes():
     assert {PAPERS[key].eprint for key in ("azar2017minimax", "zhang2024settling")} <= printed
 
 
+def test_the_page_of_algorithms_lists_every_paper_and_all_of_its_authors():
+    page = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    rows = page.split("## The papers")[1].splitlines()
+    for key, paper in PAPERS.items():
+        families = [one.split(",")[0] for one in paper.author.split(" and ")]
+        families = [re.sub(r"\{\\.\w\}", ".", name) for name in families]  # {\'e} is any letter
+        named = [row for row in rows if all(re.search(name, row) for name in families)]
+        assert any(str(paper.year) in row for row in named), key
+
+
 @pytest.mark.parametrize("key", PAPERS)
 def test_an_entry_is_whole(key):
     entry, paper = PAPERS[key].entry(key), PAPERS[key]

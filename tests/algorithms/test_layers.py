@@ -11,6 +11,7 @@ from lowswitch.algorithms.custom import Counts
 from lowswitch.algorithms.layers import best_by_counts, known_laws, reach
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, drawn_member, learner_stream
 from lowswitch.reproduce.pseudocode import play_episode
+from lowswitch.runs.simulate import what_may_help
 
 EPISODES = 3_000
 WITHOUT_TIES = ("dense", "per-step", "masked-sequence", "reward-by-step")
@@ -226,6 +227,16 @@ def test_seventeen_deployments_open_a_lock():
     worth = [lock.evaluate(policy) for policy in runs.policy]
     assert worth == pytest.approx([lock.optimal_value()] * 8)
     assert runs.deployments.tolist() == [17] * 8
+
+
+def test_a_run_that_ends_while_it_explores_says_how_long_it_explores():
+    """H = 5: eleven phases explore, so 110 episodes never play the plan, and one more does."""
+    mdp, algorithm = ls.envs.random_mdp(states=4, seed=0), ls.algorithms.larfe(phase=10)
+    explores = r"explores for 2H \+ 1 phases of 10, which is 110 episodes; .* \(larfe:phase=10\)"
+    with pytest.warns(ls.NothingLearnedWarning, match=explores):
+        ls.simulate(mdp, algorithm, episodes=20, seeds=2, progress=False)
+    assert "a smaller phase" in what_may_help(algorithm, horizon=5, episodes=110)
+    assert "a smaller phase" not in what_may_help(algorithm, horizon=5, episodes=111)
 
 
 def test_too_few_members_and_bad_options_are_refused():

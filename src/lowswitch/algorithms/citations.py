@@ -78,7 +78,8 @@ PAPERS = {
     "tiapkin2023model": Paper(
         "Model-Free Posterior Sampling via Learning Rate Randomization",
         "Tiapkin, Daniil and Belomestny, Denis and Calandriello, Daniele and Moulines, {\\'E}ric"
-        " and Naumov, Alexey and Perrault, Pierre and Valko, Michal and M{\\'e}nard, Pierre",
+        " and Munos, R{\\'e}mi and Naumov, Alexey and Perrault, Pierre and Valko, Michal and"
+        " M{\\'e}nard, Pierre",
         2023,
         booktitle=NEURIPS,
         volume="36",

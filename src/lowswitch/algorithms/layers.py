@@ -38,6 +38,10 @@ class LayerByLayer(FromCounts):
         for name in ("phase", "members", "threshold"):
             object.__setattr__(self, name, require_count(name, getattr(self, name)))
 
+    def exploration(self, horizon: int) -> int:
+        """How many episodes explore before the policy of the last deployment is played."""
+        return (2 * horizon + 1) * self.phase
+
     def plan(self, counts: Counts) -> np.ndarray:  # [members, H, S]
         H = len(counts.visits)
         number = counts.episodes // self.phase

@@ -57,6 +57,8 @@ ENTRIES = {
     "fedq-b": "fedq-b:c=0.05,deployments={N}",
     "fedq-advantage": "fedq-advantage:c=0.01,deployments={N}",
     "fedq-early-settled": "fedq-early-settled:c=0.005,deployments={N}",
+    "staged-randql": "staged-randql:deployments={N}",
+    "larfe": "larfe:phase=119,deployments={N}",  # its 2 H + 1 deployments fit for H = 20, just
     "ucb-h": "ucb-h:c=0.05,deployments={N}",
     "ucb-b": "ucb-b:c=0.05,deployments={N}",
     "ucb2-h": "ucb2-h:c=0.05,deployments={N}",

@@ -1,4 +1,4 @@
-"""Staged-RandQL: Tiapkin, Belomestny, Calandriello, Moulines, Naumov, Perrault, Valko, Menard 2023.
+"""Staged-RandQL: Tiapkin et al. 2023, arXiv 2310.18186.
 
 Several samples of each estimate learn with random learning rates. At the end of a stage the largest
 sample is the new estimate, so the spread of the samples explores and no bonus is needed.

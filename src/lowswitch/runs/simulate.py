@@ -14,6 +14,7 @@ import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.calendars import Calendar, Late
+from lowswitch.algorithms.layers import LayerByLayer
 from lowswitch.algorithms.meetings import require_dates
 from lowswitch.algorithms.schedules import Budget
 from lowswitch.checks import (
@@ -186,7 +187,8 @@ def warn_if_poor(
     slack = _SAME_VALUE * abs(best)
     if not last < best - slack:  # NaN if nobody knows
         return
-    help_ = f"an optimal one {best:.4g}; {what_may_help(algorithm)}"
+    may_help = what_may_help(algorithm, problem.size["horizon"], episodes)
+    help_ = f"an optimal one {best:.4g}; {may_help}"
     if last <= first:
         said = (
             f"nothing was learned: {who} earns {last:.4g} per episode, the initial one {first:.4g}"
@@ -202,8 +204,15 @@ def warn_if_poor(
     warnings.warn(f"{said}, {help_}", NothingLearnedWarning, stacklevel=stacklevel)
 
 
-def what_may_help(algorithm: Algorithm) -> str:
+def what_may_help(algorithm: Algorithm, horizon: int, episodes: int) -> str:
     """Suggest remedies for a run of this algorithm that learned too little."""
+    estimator = algorithm.estimator
+    if isinstance(estimator, LayerByLayer) and episodes <= estimator.exploration(horizon):
+        return (
+            f"it explores for 2H + 1 phases of {estimator.phase:,}, which is"
+            f" {estimator.exploration(horizon):,} episodes; give it more than these or a smaller"
+            f" phase ({algorithm.label})"
+        )
     limited = isinstance(algorithm.schedule, Budget | Calendar | Late)
     scaled = any(hasattr(algorithm.bonus, name) for name in ("c", "c1"))
     more = ", more deployments" * limited + ", a smaller c" * scaled + "," * (limited or scaled)

@@ -375,12 +375,15 @@ def _warn(mdp: TabularMDP | None, run: EnvironmentRun) -> None:
         warn_if_drowned(learner.drowned_share, learner.algorithm, stacklevel=level)
     if mdp is None:
         if seen := _seen_in_returns(run):
-            help_ = what_may_help(learner.algorithm)
+            help_ = what_may_help(learner.algorithm, learner.horizon, learner.told)
             warnings.warn(f"{seen}; {help_}", NothingLearnedWarning, stacklevel=level - 1)
     else:
         first, last = learner.first_mixture, _value(mdp, learner.mixture)
         began = -np.inf if first is None else _value(mdp, first)
-        warn_if_poor("the final policy", began, last, mdp, learner.algorithm, stacklevel=level)
+        warn_if_poor(
+            *("the final policy", began, last, mdp, learner.algorithm, learner.told),
+            stacklevel=level,
+        )
 
 
 def _value(mdp: TabularMDP, mixture: np.ndarray) -> float:
