@@ -89,6 +89,7 @@ def test_a_proposal_between_two_dates_is_refused_unless_it_is_meant(tmp_path, ca
     assert ledger.status().proposed == 1
     assert ledger.newest(1, kind="met")[0].payload == {"early": True}
     assert reason_of(address, ledger.proposal()) == ("me asked for it before its next date.")
+    play(ledger, 1)
     assert ledger.propose(by="secretary") is not None  # it replaces that one, and costs nothing
     assert ledger.status().proposed == 1
     assert ledger.newest(1, kind="met")[0].payload == {}

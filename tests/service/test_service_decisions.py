@@ -142,6 +142,9 @@ def test_a_veto_that_changes_the_protocol_says_so_on_the_timeline(clinic):
     ]
     assert f"Forbade {names[old]} and replaced it by {names[new]}" in decisions
     assert f"finding 2 (visit 1): {names[old]} → {names[new]}" in decisions
+    asked = f"Forbid {names[old]} for finding 2, visit 1, and give {names[new]} instead"
+    audit = plain(clinic.page("/audit?kind=decisions", clinic.login("Dr Vega"))[1])
+    assert f"asked for this: {asked}" in audit
 
 
 # ---- requests beside each other ------------------------------------------------------------------
@@ -231,8 +234,8 @@ def test_the_audit_says_of_a_part_with_the_trial_that_it_is_a_part(clinic):
     audit = plain(clinic.page("/audit?kind=decisions", vega)[1])
     where = f"{row['state_label']}, {row['step_label']}"
     assert (
-        f"asked for this: Approve changes of the protocol for {where}, with the proposed trial and"
-        " limit the trial to at most 10 %"
+        f"asked for this: Approve changes of the protocol for {where}, with the proposed trial for"
+        " at most 10 % of new patients"
     ) in audit
     page = clinic.page("/audit?kind=decisions", vega)[1]
     shown = set(re.findall(r"<strong>([a-z ]+)</strong>", page))
@@ -318,7 +321,10 @@ def test_a_reviewer_stops_the_trial_and_the_run_alone(clinic):
     page = plain(clinic.page("/", vega)[1])
     assert "Pause the run now" in page
     assert "End the trial…" in page
-    assert "You can pause the run and end the trial without anybody's agreement." in page
+    assert (
+        "You can pause the run and end the trial without anybody's agreement. Forbid a treatment ,"
+        " to which 2 reviewers must agree"
+    ) in page
     clinic.post("/cap", vega, share="0", reason="harm", **SURE)
     assert departing(ledger.deployed()[0]).mean() == 0
     clinic.post("/freeze", vega, reason="more harm")
@@ -600,6 +606,27 @@ def test_a_veto_says_what_the_trial_still_gives(clinic):
     assert any(line.startswith("The trial still gives ") for line in sheet.lines)
     every = reversals.vetoed(known, {"rows": [[h, x]], "actions": actions})
     assert not any(line.startswith("The trial still gives ") for line in every.lines)
+
+
+def test_a_veto_of_the_protocol_says_what_the_trial_still_gives_there(clinic):
+    known = known_of(clinic)
+    h, x, tried = sorted(phrases.given_in_trial(known.policies))[0]
+    old = int(known.policies[0, h, x])
+    new = next(a for a in range(4) if a not in (old, tried))
+    veto = {"rows": [[h, x]], "actions": [old], "instead": new}
+    sheet = reversals.vetoed(known, veto)
+    name = known.terms.labels["action"][tried]
+    assert any(line.startswith(f"The trial still gives {name} for") for line in sheet.lines)
+
+
+def test_a_trial_with_the_same_alternatives_is_not_called_another_one(clinic):
+    known = known_of(clinic)
+    before = known.policies
+    h, x = np.argwhere((before == before[0]).all(axis=0))[0]
+    after = before.copy()
+    after[:, h, x] = (before[0, h, x] + 1) % 4
+    (said,) = phrases.trial_lines(known.terms, before, after)
+    assert said.endswith("% of new patients as before, with the same alternatives")
 
 
 def test_selected_changes_go_with_the_proposed_trial(clinic):

@@ -17,7 +17,7 @@ from ledgers import FOLDER, made, play, stored_again
 from lowswitch.ledger import Ledger, views
 from lowswitch.ledger.responses import Chart
 from lowswitch.ledger.text import law
-from lowswitch.service import demo, display, figures
+from lowswitch.service import demo, display, figures, meeting
 from lowswitch.service import journal as journal_of
 from lowswitch.service.display import codes, map_rows, short, whole_sentence
 from lowswitch.service.figures import Interval
@@ -388,15 +388,41 @@ def test_a_proposal_answers_on_one_screen_and_its_parts_are_approved_alone(tmp_p
         assert served.ledger.verify().whole
 
 
-def test_a_veto_is_chosen_confirmed_and_lifted_on_pages(tmp_path):
+def test_a_treatment_is_forbidden_everywhere_at_once(tmp_path):
+    with Served(tmp_path, **CLINIC) as served:
+        ledger, session = served.ledger, served.login("reviewer")
+        ledger.forbid([(1, 1)], ["surgery"], by="board", reason="a first harm")
+        assert 'href="/forbid?rows=all"' in served.page("/map", session)[1]
+        assert 'href="/forbid?rows=all"' in served.page("/forbid?rows=0:1", session)[1]
+        every = "For every finding, every visit."
+        assert every in served.page("/forbid?rows=all", session)[1]
+        both = {"row": "all", "action": ["watch", "surgery"]}
+        status, _, body = served.post("/forbid", session, **both)
+        assert (status, "in the same places" in body.decode()) == (422, True)
+        recall = {"row": "all", "action": "surgery", "reason": "recall", **SURE}
+        assert served.post("/forbid", session, **recall)[0] == 303
+        assert not ledger.actions_allowed[:, :, 1].any()
+        (event,) = ledger.newest(1, kind="vetoed")
+        assert [1, 1] not in event.payload["rows"]  # which keeps its own reason
+        status, _, body = served.post("/forbid", session, row="all", action="surgery")
+        assert (status, "urgery: forbidden everywhere already" in body.decode()) == (422, True)
+
+
+def test_a_veto_is_chosen_confirmed_and_lifted_on_pages(tmp_path, monkeypatch):
     with Served(tmp_path, **CLINIC) as served:
         ledger, session = served.ledger, served.login("reviewer")
         view = learned(ledger)
         chosen = {"proposal": view.hash, "row": ["0:1", "1:1"], "decision": "forbid selected"}
         status, headers, _ = served.post("/decide", session, **chosen)
         assert (status, headers["location"]) == (303, "/forbid?rows=0:1,1:1")
+        with monkeypatch.context() as patch:
+            patch.setattr(meeting, "_MOST_ROWS", 1)  # none is left out in silence
+            status, _, body = served.post("/decide", session, **chosen)
+        assert (status, "2 changes are selected, and one veto" in body.decode()) == (422, True)
         text = served.page(headers["location"], session)[1]
         assert "For ill, visits 1 and 2." in text
+        assert ("so it is ticked" in text, "checked" in text) == (True, True)
+        assert "checked" not in served.page("/forbid?rows=all", session)[1]
         veto = {"row": ["0:1", "1:1"], "action": "watch"}
         status, _, body = served.post("/forbid", session, **veto)
         said = "atch is given for ill, visit 1 now; choose what to give instead"

@@ -12,6 +12,7 @@ import pytest
 import lowswitch as ls
 from lowswitch.ledger import Client, ConflictError, ExpiredError, Ledger, LedgerError
 from lowswitch.service.pasting import names_in
+from lowswitch.service.reports import looked_for
 from served import Served
 
 WARD = {
@@ -83,6 +84,16 @@ def test_a_correction_is_told_by_visit_in_the_words_of_the_run(ward):
     ward.post("/amend", session, ticket=ticket, **right, reason="typing error", **SURE)
     assert "The report of north, p1 is corrected." in ward.page("/tickets", session)[1]
     assert ward.ledger.newest(1, kind="amended")[0].payload["rewards"] == [1, 2, 4]
+
+
+def test_a_treatment_that_its_version_gives_to_nobody_is_pointed_out(ward):
+    session, ticket = ward.login("operator"), told(ward, actions=["watch"] * 3)
+    slip = typed(states=("Ill",) * 3, actions=("WATCH", "watch", "Drug"))
+    sheet = ward.post("/amend", session, ticket=ticket, **slip)[2].decode()
+    assert "Week 12: version 1 gives watch for ill, and you filled in drug. Is it a" in sheet
+    assert "week 0" not in sheet.lower()  # capitals are no change
+    ward.post("/amend", session, ticket=ticket, **slip, reason="seen", **SURE)
+    assert ward.ledger.newest(1, kind="amended")[0].payload["actions"] == [0, 0, 1]
 
 
 WRONG = {
@@ -425,6 +436,13 @@ def test_a_list_in_the_field_of_the_search_finds_everybody_in_it(ward):
     assert "Nobody is called p9." in page
     rows = ward.page("/tickets.csv?search=p1%2C+p4%2C+p9", session)[1].splitlines()
     assert [row.split(",")[3] for row in rows] == ["patient", "p1", "p4"]
+
+
+@pytest.mark.parametrize("asked", ["1,002, zz", "1,002 zz", "zz, 1,002", "zz; p1002"])
+def test_an_unknown_name_in_a_search_does_not_hide_the_known_one(many, asked):
+    listed, found = looked_for(many, None, None, 9, 0, asked)
+    assert [one.number for one in listed] == [1002]
+    assert (found.numbers, found.unknown) == ([1002], ["zz"])
 
 
 def test_reports_are_pasted_by_the_names_that_people_see(ward):
@@ -770,11 +788,11 @@ def test_many_reports_are_corrected_from_the_table_that_was_downloaded(ward):
 def test_empty_cells_of_a_table_stay_as_they_are(ward):
     session, _, _ = ward.login("operator"), told(ward), told(ward, "p1", site="south")
     pasted = "Patient\tSite\tVisit\tFinding\tGood weeks\tHow it ended\n"
-    pasted += "p1\tsouth\tweek 4\twell\t\t\np1\tsouth\tWeek 12\t\t0\t\n"
+    pasted += "p1\tsouth\tweek 4\tWell\t\t\np1\tsouth\tWeek 12\t\t0\t\n"
     page = html.unescape(ward.post("/corrections", session, pasted=pasted)[2].decode())
     assert "South, p1: week 4, finding: ill → well; week 12, good weeks: 3 → 0." in page
     back = ward.post("/corrections", session, pasted=pasted, confirming="1", show="back=1")
-    assert "p1\tsouth\tweek 4\twell" in html.unescape(back[2].decode())
+    assert "p1\tsouth\tweek 4\tWell" in html.unescape(back[2].decode())
 
 
 BAD = {
@@ -791,6 +809,12 @@ BAD = {
     "patient,visit,good weeks\np1,week 0,40": "outside of the declared range [0, 4]",
     "patient,how it ended\np1,never": "Line 2: how it ended must be one of: it was seen",
     "patient,finding,visit\np1,well,": "Line 2 has no visit",
+    "patient,visit,good weeks\np1,week 0,1\np1,week 0,2": (
+        "Line 3: good weeks of week 0 of p1 is '2', but '1' in line 2"
+    ),
+    "patient,how it ended\np1,it was seen to its end\np1,it was not seen to its end": (
+        "Line 3: how it ended of p1 is 'it was not seen to its end', but"
+    ),
 }
 
 

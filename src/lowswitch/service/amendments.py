@@ -12,10 +12,12 @@ from lowswitch.ledger.events import KINDS, Event
 from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.state import MISSING, REFUSED
 from lowswitch.ledger.store import StoredTicket
+from lowswitch.policy.linear import LinearPolicy
 from lowswitch.service import display, standing
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import MOST_DIGITS, RefusedError, count, query
 from lowswitch.service.entries import Entry
+from lowswitch.service.phrases import several
 from lowswitch.service.render import filled_in, is_by_enter, show
 from lowswitch.service.reports import LOST, asks_for_view, few, list_page, view_of
 from lowswitch.service.sheets import Sheet
@@ -123,13 +125,14 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
     given |= entry.given(terms)
 
     async def sheet() -> Sheet:
-        def read() -> tuple[StoredTicket, dict[str, Any], int, bool]:
+        def read() -> tuple[StoredTicket, dict[str, Any], int, bool, list[str]]:
             known, report = ledger.report_of(ticket)
             sent = len(ledger.uncounted(known.number))
             seen = (given[name] for name in ("states", "actions", "rewards", "ended"))
-            return known, report, sent, ledger.require_correction(ticket, *seen)
+            relearns = ledger.require_correction(ticket, *seen)
+            return known, report, sent, relearns, _not_planned(ledger, known, entry, report)
 
-        found, report, sent, relearns = await call.service.engine.call(read)
+        found, report, sent, relearns, unplanned = await call.service.engine.call(read)
         whose, is_new = f"{found.site}, {found.request}", found.status in LOST
         old = Entry.of(report, terms.size("step"))
         changes = entry.differences(old, terms, is_new=is_new)
@@ -146,7 +149,7 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
                 *([several] if is_new and sent > 1 else []),
                 *(await consequences(call, relearns)),
             ],
-            warnings=[f"After you opened the form: {line}" for line in meanwhile],
+            warnings=[*[f"After you opened the form: {line}" for line in meanwhile], *unplanned],
             back="/tickets",
             hint="for example: typing error at the site",
             bound=changes,
@@ -157,6 +160,29 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
         return "/tickets", f"{rest[:1].upper()}{rest[1:]} is {_DONE[verb]}."
 
     return await two_steps(call, "amend", given, sheet, done)
+
+
+def _not_planned(
+    ledger: Reading, ticket: StoredTicket, entry: Entry, before: dict[str, Any]
+) -> list[str]:
+    """The new actions of a report that its version gives to nobody in that state."""
+    terms, policy, found = ledger.terms, ledger.policy_of(ticket.version), list[str]()
+    if isinstance(policy, LinearPolicy):
+        return found
+    steps, names = terms.labels["step"], terms.labels["action"]
+    old = Entry.of(before, len(steps))
+    for h, (state, action) in enumerate(zip(entry.states, entry.actions, strict=False)):
+        if not (state and action) or (state, action) == (old.states[h], old.actions[h]):
+            continue
+        x, a = terms.index("state", terms.read_state(state)), terms.index("action", action)
+        planned = sorted({*policy[:, h, x].tolist()})
+        if a not in planned:
+            given = several([names[one] for one in planned], "or")
+            found.append(
+                f"{steps[h]}: version {ticket.version} gives {given} for {state}, and you filled"
+                f" in {action}. Is it a typing error?"
+            )
+    return found
 
 
 async def late(call: Call) -> Response:

@@ -18,7 +18,7 @@ from lowswitch.service.amendments import changed_since, consequences
 from lowswitch.service.api import download
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import MOST_AT_ONCE, MOST_DIGITS, RefusedError, query
-from lowswitch.service.entries import COLUMNS, Entry
+from lowswitch.service.entries import COLUMNS, Entry, spelled
 from lowswitch.service.pasting import lines_of
 from lowswitch.service.render import filled_in, is_by_enter, show
 from lowswitch.service.reports import LOST, few, looked_for
@@ -124,7 +124,9 @@ def _read_lines(ledger: Reading, rows: list[dict[str, str]]) -> list[Line]:
     for number, (name, row) in enumerate(zip(names, rows, strict=True), start=2):
         site, step = row.get("site", ""), row.get(terms.word("step").lower(), "").lower()
         fits = [one for one in called[name] if not site or one.site == site]
-        values = {part: row.get(terms.word(part).lower(), "") for part in COLUMNS}
+        values = {
+            part: spelled(terms, part, row.get(terms.word(part).lower(), "")) for part in COLUMNS
+        }
         values |= {part: row.get(part, "") for part in (_ENDED, _SEEN)}
         if len(fits) != 1:
             many = f"fits {len(fits)} {plural(case)}; add the site or the ticket"
@@ -137,9 +139,28 @@ def _read_lines(ledger: Reading, rows: list[dict[str, str]]) -> list[Line]:
             wrong.append(f"line {number} has no {terms.word('step')}")
         else:
             found.append(Line(number, fits[0], steps.index(step) if step else 0, values))
-    if wrong:
+    if wrong := wrong or _twice(terms, found):
         raise RefusedError(422, few(wrong))
     return found
+
+
+def _twice(terms: Terms, lines: list[Line]) -> list[str]:
+    """The lines that give a value which another line gives differently."""
+    first, wrong = dict[tuple[int, int, str], tuple[int, str]](), list[str]()
+    steps = terms.labels["step"]
+    for number, ticket, step, values in lines:
+        where = f"{steps[step]} of" if step < len(steps) else "the end of"
+        for name, value in values.items():
+            at = -1 if name in (_ENDED, _SEEN) else step  # these are of the whole report
+            key = ticket.number, at, name
+            before, said = first.setdefault(key, (number, value)) if value else (number, value)
+            if said != value:
+                word = terms.word(name) if name in COLUMNS else name
+                whose = ticket.request if at < 0 else f"{where} {ticket.request}"
+                wrong.append(
+                    f"line {number}: {word} of {whose} is {value!r}, but {said!r} in line {before}"
+                )
+    return wrong
 
 
 def _merged(ledger: Reading, lines: list[Line]) -> list[Row]:

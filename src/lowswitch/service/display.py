@@ -479,7 +479,10 @@ def wish_words(terms: Terms, mark: Mark) -> str:
         return "Resume the run"
     if kind == "quorum":
         return "Change the number of reviewers"
-    return f"Forbid {names or 'new ' + terms.word('action') + 's'} for {where}"
+    said = f"Forbid {names or 'new ' + terms.word('action') + 's'} for {where}"
+    instead = decision.get("instead")
+    given = "" if instead is None else terms.labels["action"][instead]
+    return f"{said}, and give {given} instead" if given else said
 
 
 def _wished_approval(terms: Terms, asked: dict[str, Any]) -> str:
@@ -496,6 +499,9 @@ def _wished_approval(terms: Terms, asked: dict[str, Any]) -> str:
         said = "approve the proposal"
     elif part is None and asked["in_trial"]:
         said = f"{changes}, with the proposed trial" if rows else "approve the proposed trial"
+        if share:  # perhaps the proposed share, which limits nothing
+            said += f" for at most {100 * share:.3g} % of new {plural(terms.word('episode'))}"
+            limit = ""
     else:
         said = changes
     return sentence(phrases.several([one for one in (said, limit) if one]))

@@ -41,8 +41,10 @@ class Entry(NamedTuple):
     @classmethod
     def typed(cls, call: Call) -> Entry:
         """The values in the fields of a form."""
+        terms = call.service.ledger.terms
         states, actions, rewards = (
-            [value.strip() for key, value in call.fields if key == one] for one in COLUMNS
+            [spelled(terms, one, value.strip()) for key, value in call.fields if key == one]
+            for one in COLUMNS
         )
         return cls(states, actions, rewards, call.field("ended") or "whole")
 
@@ -121,6 +123,13 @@ class Entry(NamedTuple):
         if is_new or self.ended != old.ended:
             found.append(f"How it ended: {before}{display.ENDINGS[self.ended]}.")
         return found
+
+
+def spelled(terms: Terms, column: str, text: str) -> str:
+    """A label as the run spells it, whatever the capitals; another text stays as it is."""
+    labels = terms.labels.get(column, ())
+    found = [one for one in labels if one.casefold() == text.casefold()]
+    return found[0] if len(found) == 1 else text
 
 
 def _at(values: Sequence[str], h: int) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
+import numpy as np
 from starlette.responses import RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError, ProposalView, SupersededError
@@ -33,6 +35,7 @@ from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import counted, plural
 
 _MOST_ROWS = 300  # that one form names
+_EVERYWHERE = "all"  # rows, of a form
 _MOST_ENDED = 3  # requests that will not happen, the newest ones; or decisions meanwhile
 _OLD_PAGE = "the proposal on your page is no longer pending, so your form was not used"
 _VIEW = ("group", "word", "search", "select", "page")  # how the page of a proposal is shown
@@ -263,8 +266,7 @@ async def _decide(call: Call) -> Response:
     if decision == "forbid all":
         return RedirectResponse("/forbid", 303)
     if decision.startswith("forbid"):
-        chosen = ",".join(f"{h}:{x}" for h, x in (keys or [])[:_MOST_ROWS])
-        return RedirectResponse(f"/forbid?rows={chosen}", 303)
+        return RedirectResponse(f"/forbid?rows={_selected(call, keys or [])}", 303)
     given: dict[str, Any] = filled_in(call, "reason", "proposal")
     if keys is not None:
         given["rows"] = [_labels(call, key) for key in keys]
@@ -292,6 +294,19 @@ async def _decide(call: Call) -> Response:
             f"Done: {_small(sheet.button)}. Version {version} is in use for new {_cases(call)}.",
         ),
     )
+
+
+def _selected(call: Call, keys: Sequence[tuple[Any, Any]]) -> str:
+    """The rows that a form selects, for an address."""
+    if len(keys) > _MOST_ROWS:
+        action = call.service.ledger.terms.word("action")
+        raise RefusedError(
+            422,
+            f"{len(keys):,} changes are selected, and one veto from this page names at most"
+            f" {_MOST_ROWS}; select fewer, or forbid the {action} everywhere on the page of the"
+            " protocol",
+        )
+    return ",".join(f"{h}:{x}" for h, x in keys)
 
 
 async def _require_pending(call: Call, view: ProposalView | None) -> None:
@@ -429,7 +444,7 @@ async def _given_to_kinds(call: Call, known: Known) -> set[str] | None:
 
 async def _forbid_form(call: Call, asked: list[str], wrong: str, status: int = 200) -> Response:
     known = await known_of(call)
-    rows = _positions(known, asked)
+    rows, everywhere = _positions(known, asked), known.has_rows and asked == [_EVERYWHERE]
     allowed = await call.service.engine.call(lambda: call.service.ledger.actions_allowed)
     names, plays = known.terms.labels["action"], known.terms.proposals
     given = await _given_to_kinds(call, known)
@@ -443,7 +458,7 @@ async def _forbid_form(call: Call, asked: list[str], wrong: str, status: int = 2
         }
         for a in range(known.terms.actions)
     ]
-    proposed = _newly_proposed(known, rows)
+    proposed = [] if everywhere else _newly_proposed(known, rows)
     ticked = [value for name, value in call.fields if name == "action"]
     if not call.fields:
         ticked = proposed
@@ -453,7 +468,9 @@ async def _forbid_form(call: Call, asked: list[str], wrong: str, status: int = 2
         "map",
         status,
         run=known.run,
-        rows=[(f"{h}:{x}", known.place(h, x)) for h, x in rows],
+        keys=asked if everywhere else [f"{h}:{x}" for h, x in rows],
+        places=len(rows),
+        offers_all=known.has_rows and not everywhere,
         where=phrases.places_words(known.terms, rows),
         options=options,
         ticked=ticked,
@@ -473,13 +490,15 @@ def _newly_proposed(known: Known, rows: list[tuple[int, int]]) -> list[str]:
 
 
 def _positions(known: Known, given: list[str]) -> list[tuple[int, int]]:
-    """The rows in a list of step:state, all of which must exist."""
+    """The rows in a list of step:state, all of which must exist; or every row."""
     found = list[tuple[int, int]]()
     if not known.has_rows:
         return [WHOLE]
-    for one in given[:_MOST_ROWS]:
+    steps, states = (range(known.terms.size(kind)) for kind in ("step", "state"))
+    if given == [_EVERYWHERE]:
+        return [(h, x) for x in states for h in steps]
+    for one in given:
         h, x = (whole(part) for part in one.partition(":")[::2])
-        steps, states = (range(known.terms.size(kind)) for kind in ("step", "state"))
         if not (isinstance(h, int) and isinstance(x, int) and h in steps and x in states):
             raise RefusedError(400, f"there is no row {one!r}; select rows on the proposal first")
         found.append((h, x))
@@ -512,9 +531,12 @@ async def _veto(call: Call, action: str, kind: str) -> Response:
     keys = [value.partition(":") for name, value in call.fields if name == "row"]
     given: dict[str, Any] = filled_in(call, "reason")
     given["rows"] = None
-    if "state" in call.service.ledger.terms.labels:
-        given["rows"] = [_labels(call, (whole(h), whole(x))) for h, _, x in keys]
     given["actions"] = [value for name, value in call.fields if name == "action"]
+    if "state" in call.service.ledger.terms.labels:
+        rows: Sequence[tuple[Any, Any]] = [(whole(h), whole(x)) for h, _, x in keys]
+        if action == "forbid" and keys == [(_EVERYWHERE, "", "")]:
+            rows = await call.service.engine.call(lambda: _where_allowed(call, given["actions"]))
+        given["rows"] = [_labels(call, row) for row in rows]
     if action == "forbid" and call.field("instead"):
         given["instead"] = call.field("instead")
 
@@ -533,6 +555,22 @@ async def _veto(call: Call, action: str, kind: str) -> Response:
     return await two_steps(
         call, action, given, sheet, lambda _, made: ("/map", f"Done: {_small(made.button)}.")
     )
+
+
+def _where_allowed(call: Call, actions: Sequence[str]) -> list[tuple[int, int]]:
+    """Every row where these actions are allowed, which must be the same for each of them."""
+    terms, ledger = call.service.ledger.terms, call.service.ledger
+    first, *others = (terms.index("action", name) for name in actions)
+    allowed = ledger.actions_allowed
+    if any((allowed[:, :, a] != allowed[:, :, first]).any() for a in others):
+        raise LedgerError(
+            f"{phrases.several(actions)} are not allowed in the same places; forbid one"
+            f" {terms.word('action')} at a time"
+        )
+    rows = [(h, x) for x, h in np.argwhere(allowed[:, :, first].T).tolist()]
+    if not rows:
+        raise LedgerError(f"{phrases.several(actions)}: forbidden everywhere already")
+    return rows
 
 
 async def _with_past(call: Call, kind: str, decision: dict[str, Any], sheet: Sheet) -> Sheet:

@@ -82,6 +82,22 @@ def names_in(ledger: Reading, text: str) -> Found:
     return of(words) if table.unknown and _one_kind(words, called) else table
 
 
+def names_among(ledger: Reading, line: str) -> Found:
+    """The same of one line that is no table: whatever in it names a case counts, and the rest is
+    unknown. Nothing is found if nothing in it does.
+    """
+    parts = re.split(r"[\t;]|,(?!\d)", line)  # a comma may stand in a number
+    cells = [part.strip() for part in parts if part.strip()]
+    words = [word for cell in cells for word in cell.split()]
+    called = ledger.tickets_called(list(dict.fromkeys([*cells, *words])))
+    names = list[str]()
+    for cell in cells:
+        inside = cell.split()
+        names += [cell] if called[cell] or not any(called[one] for one in inside) else inside
+    some = any(called[name] for name in names)
+    return Found({name: called[name] for name in names} if some else {})
+
+
 def _require_clear(ledger: Reading, text: str, called: dict[str, list[StoredTicket]]) -> None:
     """Refuse numbers such as 1,153,1,154, which could be two or four of them."""
     for line in text.split():

@@ -87,6 +87,9 @@ def places_list(
     found = dict[int, list[int]]()
     for h, x in rows:
         found.setdefault(x, []).append(h)
+    if len({(h, x) for h, x in rows}) == terms.horizon * terms.size("state") > terms.horizon:
+        every = f"every {terms.word('state')}"
+        return [form.format(state=every, steps=steps_words(terms, range(terms.horizon)))]
     return [
         form.format(state=terms.labels["state"][x], steps=steps_words(terms, sorted(steps)))
         for x, steps in found.items()
@@ -298,12 +301,14 @@ def _other_alternatives(
         return vague
     gives = [given_in_trial(law) for law in (before, after)]
     came, gone = gives[1] - gives[0], gives[0] - gives[1]
+    if not came and not gone:
+        return "with the same alternatives"
     said = [
         f"{words} {actions_words(terms, some)}"
         for words, some in (("newly", came), ("no longer", gone))
         if 0 < len(some) <= _FEW_PLACES
     ]
-    return vague if len(said) < bool(came) + bool(gone) or not said else "; ".join(said)
+    return vague if len(said) < bool(came) + bool(gone) else "; ".join(said)
 
 
 def share_words(share: float, case: str) -> str:

@@ -19,7 +19,7 @@ from lowswitch.service import display
 from lowswitch.service.api import download
 from lowswitch.service.app import Call, as_refusal, now
 from lowswitch.service.bodies import MOST_AT_ONCE, RefusedError, count, query
-from lowswitch.service.pasting import Found, names_in
+from lowswitch.service.pasting import Found, names_among, names_in
 from lowswitch.service.refusals import Refusal, sent_words
 from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
 from lowswitch.service.sheets import Sheet
@@ -119,6 +119,8 @@ def looked_for(
         return found, None
     named = names_in(ledger, search)
     if len(named.called) < 2:
+        named = names_among(ledger, search)
+    if not named.called:
         return found, None
     return ledger.list_tickets(None, most=most, after=after, among=named.numbers), named
 

@@ -126,7 +126,7 @@ def _freed_lines(known: Known, after: Any, changed: set[tuple[int, int]]) -> lis
         f" protocol: {phrases.places_words(known.terms, sorted(rows))}."
         for a, rows in sorted(found.items())
     ]
-    places = set[tuple[int, int]]().union(*found.values())
+    places = changed.union(*found.values())
     kept = {one for one in phrases.given_in_trial(after) if one[:2] in places}
     if kept:
         lines.append(f"The trial still gives {phrases.actions_words(known.terms, kept)}.")
