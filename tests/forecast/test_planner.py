@@ -201,6 +201,14 @@ def test_logs_of_one_policy_promise_little_and_the_plan_says_so():
     assert ProblemPosterior(Logged(*logged(mdp, 100)), Size(3, 4, 2)).compared() == 1
 
 
+def test_logs_without_a_reward_cannot_tell_and_the_plan_says_so():
+    mdp = ls.TabularMDP(np.full((4, 2, 4), 0.25), np.zeros((4, 2)), horizon=3)
+    plan = ls.plan(logged(mdp, 100), episodes=60, deployments=2, problems=2, progress=False)
+    assert plan.compared == 1
+    assert "No reward was logged" in plan.page(2000)
+    assert not plan.to_dict()["answer"]["logs_can_tell"]
+
+
 @pytest.mark.parametrize("reward", [0.0, 0.4, 1.5, 2.9, 3.0])
 def test_problems_agree_with_what_the_present_policy_earns(reward):
     for number in range(5):

@@ -111,6 +111,7 @@ class Plan:
     first: str = "lowest"
     compared: float = 1.0  # the share of logged visits in states where several actions were tried
     features: int = 0  # how many numbers describe a case; 0 if there are states
+    paid: bool = True  # whether any logged reward was above 0
 
     def page(self, width: int | None = None) -> str:
         """The answer on one page, with lines of at most `width` characters."""
@@ -223,6 +224,7 @@ def plan(
         first=source.first,
         compared=source.compared,
         features=source.features,
+        paid=source.paid,
     )
 
 
@@ -242,6 +244,7 @@ class _Source(NamedTuple):
     compared: float = 1.0  # see `Plan`
     initial_of: Callable[[int], np.ndarray] | None = None  # if each problem has its own
     features: int = 0  # see `Plan`
+    paid: bool = True  # see `Plan`
 
 
 @singledispatch
@@ -265,7 +268,8 @@ def _source(problem: Any, size: Any, initial: Any, reward: float | None) -> _Sou
         initial = posterior.usual_policy()
     facts = [list(checked), *(array.tolist() for array in logged)]
     words, compared = f"{len(logged.states):,} logged episodes", posterior.compared()
-    return _Source(words, checked, posterior.problem, initial, first, logged, facts, compared)
+    source = _Source(words, checked, posterior.problem, initial, first, logged, facts, compared)
+    return source._replace(paid=bool(logged.rewards.max() > 0))
 
 
 def _from_size(size: Size, initial: Any, reward: float | None) -> _Source:

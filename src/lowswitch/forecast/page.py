@@ -48,7 +48,7 @@ def answer(plan: Plan) -> dict[str, Any]:
         "lost_an_episode": float(best.regret.mean()) / plan.episodes,
         "one_more_deployment": _worth(plan.one_more, plan.default, plan.episodes, plan.episodes),
         "more_episodes": float((plan.longer.values[:, -1] - plan.default.values[:, -1]).mean()),
-        "logs_can_tell": plan.compared >= ENOUGH,
+        "logs_can_tell": plan.compared >= ENOUGH and plan.paid,
     }
 
 
@@ -124,6 +124,12 @@ def _first(plan: Plan) -> str:
 
 def _doubt(plan: Plan) -> list[str]:
     """Say what logged episodes cannot tell, if that is most of the answer."""
+    if not plan.paid:
+        return [
+            "No reward was logged, so the forecast takes for granted that there is hardly any to"
+            " earn. These logs cannot tell: rewards may be rare, or wait where nobody went. Plan"
+            " from the size instead, with present_reward=0 or --present-reward 0."
+        ]
     if plan.compared >= ENOUGH:
         return []
     return [
