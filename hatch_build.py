@@ -10,7 +10,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CommitHook(BuildHookInterface):
-    """Adds `lowswitch/commit.txt`: LOWSWITCH_COMMIT, or else what git says; nothing without both."""
+    """Add `lowswitch/commit.txt` with LOWSWITCH_COMMIT, or with the commit that git names."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":  # which asks git when it runs
