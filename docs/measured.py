@@ -216,7 +216,7 @@ def of_larfe(found: dict[str, Any]) -> dict[str, str]:
 
 
 def of_dimensions(found: dict[str, Any]) -> dict[str, str]:
-    """The exponents of regret and switches in S, A and H, beside those of the theorems."""
+    """The exponents of regret and switches in S, A and H, beside the theorems' exponents."""
     letters = {"states": "S", "actions": "A", "horizon": "H"}
     laws = {"deterministic": "fixed", "bernoulli": "Bernoulli"}
     rows = [

@@ -41,7 +41,7 @@ WHO = {"by": "board", "reason": "a meeting"}
 
 
 def play(ledger: Ledger, mdp: TabularMDP, seed: int, until: int) -> None:
-    """Let patients be treated until so many were."""
+    """Treat patients until this many were treated."""
     for number in range(ledger.status().issued, until):
         ticket = ledger.ask("clinic", f"patient {number}")
         ledger.tell(ticket.ticket, *play_episode(mdp, np.array(ticket.policy), seed, number))

@@ -177,7 +177,7 @@ class _Reader:
                 yield from self.value(function.__qualname__, name, given.default)
 
     def attributes(self, part: Any) -> Iterator[str]:
-        """The attributes of an object but for its cached results."""
+        """The attributes of an object without its cached results."""
         for name, value in sorted(getattr(part, "__dict__", {}).items()):
             kept = inspect.getattr_static(type(part), name, None)
             if not isinstance(kept, functools.cached_property):

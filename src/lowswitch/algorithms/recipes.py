@@ -410,8 +410,8 @@ def staged_randql(
     """Staged-RandQL: Tiapkin et al. 2023, with the stages of Zhang, Zhou, Ji 2020.
 
     Several samples of each estimate learn with random learning rates, and the largest one becomes
-    the estimate when a stage of its (h, x, a) ends. There is no bonus. The defaults are those of
-    the authors' experiments, from their code; the theorem needs a larger `kappa`, `samples` and
+    the estimate when a stage of its (h, x, a) ends. There is no bonus. The defaults come
+    from the code of the authors' experiments; the theorem needs a larger `kappa`, `samples` and
     `prior`, which grow with log K.
 
     Parameters

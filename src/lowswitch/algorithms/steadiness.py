@@ -82,7 +82,7 @@ def _imported(code: CodeType) -> Iterator[str]:
 
 
 def _codes_in(code: CodeType) -> Iterator[CodeType]:
-    """A code, and those of the functions inside of it."""
+    """A code object, and the code objects of the functions inside it."""
     yield code
     for inner in code.co_consts:
         if isinstance(inner, CodeType):

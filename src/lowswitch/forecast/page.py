@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ENOUGH = 0.5  # of the logged visits must be in states where several actions were tried
 # of the problems of docs/numbers/meetings.json, how many ended within 5 % of the best policy with
-# so many changes, in percent
+# this many changes, in percent
 CLOSE = {1: 58, 2: 79, 3: 82, 5: 84}
 PROBLEMS = 73
 
@@ -184,7 +184,7 @@ def _sure(found: dict[str, Any]) -> str:
 
 
 def _thumb(plan: Plan) -> list[str]:
-    """What so many changes reached on problems for which the optimum is known."""
+    """What this many changes reached on problems for which the optimum is known."""
     changes = len(plan.default.dates)
     known = max((n for n in CLOSE if n <= changes), default=0)
     if plan.features or not known:

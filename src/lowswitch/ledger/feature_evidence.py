@@ -30,7 +30,7 @@ from lowswitch.policy.linear import LinearPolicy
 
 _STAYS = -1  # the label of cases whose usual action stays
 _MORE = 0.01  # a share must grow by so much to count as new
-_OFTEN = 0.25  # of a trial's members: what so many give to a case can make it one of a kind
+_OFTEN = 0.25  # of a trial's members: what this share gives to a case can make it one of a kind
 _MOST_CASES = 5  # that are named
 _FEW = 40  # cases, fewer than which are not halved
 

@@ -213,7 +213,7 @@ def _differs(known: Known, view: ProposalView) -> list[str]:
         lines.append(
             "The trial will be another one even where the reports are the same: its alternatives"
             " are drawn by lot from what may be best as far as the learner knows. The next draw is"
-            " as good as the last, but whoever has read the pending trial must read the new one."
+            " as good as the last, but reviewers who read the pending trial must read the new one."
         )
     elif not new:
         lines.append("A learner that draws by lot may still propose something else.")
