@@ -112,8 +112,8 @@ def undone(terms: Terms, known: Precedents, to: int) -> list[str]:
     since = [*enumerate(known.versions, start=1)][to:][::-1]
     found = list[str]()
     for number, mark in since[:_MOST_UNDONE]:
-        but = ", but not the veto that made it" if mark.is_veto else ""
-        found.append(f"It takes back version {number}{but}: {decided(terms, mark)}.")
+        but = " A rollback lifts no veto." if mark.is_veto else ""
+        found.append(f"It takes back version {number}: {decided(terms, mark)}.{but}")
     if (rest := len(since) - len(found)) > 0:
         found.append(f"It takes back {counted(rest, 'earlier version')} since version {to}, too.")
     return found

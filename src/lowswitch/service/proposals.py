@@ -17,7 +17,7 @@ from lowswitch.service.precedents import Past, decided
 from lowswitch.show.text import counted
 
 ROWS_PER_PAGE = 120  # changes on a page
-SMALL = 0.1  # of the largest gain: smaller changes are folded away
+SMALL = 0.1  # of the largest gain: smaller gains and losses are folded away
 MOST_LINES = 8  # that sum up the changes, or the trial
 MOST_ALTERNATIVES = 100  # of a trial that are listed
 WAYS = {"state", "step", "gain"}  # to group changes by
@@ -143,7 +143,9 @@ def _line(known: Known, row: dict[str, Any], most: float, chosen: set[str]) -> d
         "past": "" if past is None else _past_words(known, row, past),
         "reverses": past is not None and past.old == row["to"][0],
         "ticked": key in chosen,
-        "small": gain is not None and gain["mean"] < SMALL * most and not effects.is_untried(row),
+        "small": gain is not None
+        and abs(gain["mean"]) < SMALL * most
+        and not effects.is_untried(row),
     }
 
 
