@@ -433,6 +433,22 @@ def test_gains_are_told_for_a_hundred_cases_where_rewards_are_small():
 WORDS = {"episode": "patient", "reward": "good outcomes"}
 
 
+@pytest.mark.parametrize(
+    ("mean", "most", "never_tried", "small"),
+    [
+        (0.09, 1.0, [], True),
+        (-0.09, 1.0, [], True),
+        (0.11, 1.0, [], False),
+        (-0.11, 1.0, [], False),  # what loses much must be seen
+        (-0.01, -0.01, [], False),  # all changes lose
+        (0.0, 1.0, ["surgery"], False),
+    ],
+)
+def test_only_changes_that_gain_and_lose_little_are_folded_away(mean, most, never_tried, small):
+    row = {"gain": {"mean": mean}, "never_tried": never_tried}
+    assert proposals.is_small(row, most) == small
+
+
 # ---- what was asked for is not lost --------------------------------------------------------------
 
 

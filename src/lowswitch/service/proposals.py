@@ -143,10 +143,14 @@ def _line(known: Known, row: dict[str, Any], most: float, chosen: set[str]) -> d
         "past": "" if past is None else _past_words(known, row, past),
         "reverses": past is not None and past.old == row["to"][0],
         "ticked": key in chosen,
-        "small": gain is not None
-        and abs(gain["mean"]) < SMALL * most
-        and not effects.is_untried(row),
+        "small": is_small(row, most),
     }
+
+
+def is_small(row: dict[str, Any], most: float) -> bool:
+    """Whether a change is folded away: it gains or loses little, and what it gives was tried."""
+    gain = row.get("gain")
+    return gain is not None and abs(gain["mean"]) < SMALL * most and not effects.is_untried(row)
 
 
 def _before_words(known: Known, one: dict[str, Any]) -> str:
