@@ -11,6 +11,7 @@ from lowswitch.algorithms.text import nearest
 from lowswitch.io import storage
 from lowswitch.reproduce import (
     bandit_claim,
+    bernoulli,
     errata,
     headline,
     lemmas,
@@ -23,6 +24,7 @@ from lowswitch.reproduce import (
     proof,
     qlearning,
     rounds,
+    small_eps,
 )
 from lowswitch.reproduce.grades import Finding, Grade, tally
 from lowswitch.reproduce.lab import FULL, QUICK, Effort, Lab
@@ -39,9 +41,11 @@ CLAIMS: dict[str, Callable[[Lab], Section]] = {
     "pac": pac_claim.pac,
     "rounds": rounds.rounds,
     "mistakes": mistakes.mistakes,
+    "eps": small_eps.small_eps,
     "lower-bound": lower_bound.lower_bound,
     "lemmas": lemmas.lemmas,
     "proof": proof.proof,
+    "bernoulli": bernoulli.bernoulli,
     "open": open_questions.open_questions,
     "errata": errata.errata,
 }

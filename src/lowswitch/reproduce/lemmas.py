@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowswitch import envs, theory
+from lowswitch import theory
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.estimators import Bernstein, Hoeffding
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
@@ -221,13 +221,13 @@ def _watch(lab: Lab, algorithm: Algorithm) -> Violations:
     episodes, seeds = lab.effort.plain_episodes, lab.effort.plain_seeds
 
     def compute() -> Violations:
-        mdp = envs.make(PROBLEM)
+        mdp = lab.make(PROBLEM)
         runs = [vars(Watch(mdp, algorithm, episodes).play(seed)) for seed in range(seeds)]
         total = Violations(**{name: int(sum(run[name] for run in runs)) for name in runs[0]})
         total.bad_runs = sum(run["pessimistic"] > 0 for run in runs)
         return total
 
-    configuration = [PROBLEM, algorithm.facts(), episodes, seeds]
+    configuration = [lab.text(PROBLEM), algorithm.facts(), episodes, seeds]
     return lab.measure("watch", configuration, compute, Violations)
 
 
