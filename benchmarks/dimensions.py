@@ -185,6 +185,7 @@ def main():
         "episodes": options.episodes,
         "instances": options.instances,
         "scales": SCALES,
+        "base": BASE,
         "values": VALUES,
         "eps": EPS,
         "smaller": SMALLER,

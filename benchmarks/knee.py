@@ -20,7 +20,7 @@ import lowswitch as ls
 from lowswitch import envs
 from lowswitch.reproduce.knee import knees
 from lowswitch.reproduce.mistakes import count, play
-from lowswitch.reproduce.small_eps import slopes_of
+from lowswitch.reproduce.reach import slopes_of
 from lowswitch.show.report import half_width
 
 INSTANCES = 20

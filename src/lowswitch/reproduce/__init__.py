@@ -23,8 +23,8 @@ from lowswitch.reproduce import (
     pictures,
     proof,
     qlearning,
+    reach,
     rounds,
-    small_eps,
 )
 from lowswitch.reproduce.grades import Finding, Grade, tally
 from lowswitch.reproduce.lab import FULL, QUICK, Effort, Lab
@@ -41,7 +41,7 @@ CLAIMS: dict[str, Callable[[Lab], Section]] = {
     "pac": pac_claim.pac,
     "rounds": rounds.rounds,
     "mistakes": mistakes.mistakes,
-    "eps": small_eps.small_eps,
+    "reach": reach.reach,
     "lower-bound": lower_bound.lower_bound,
     "lemmas": lemmas.lemmas,
     "proof": proof.proof,

@@ -12,12 +12,12 @@ from lowswitch.reproduce.mistakes import mistakes
 from lowswitch.reproduce.pac_claim import pac
 from lowswitch.reproduce.proof import proof
 from lowswitch.reproduce.qlearning import bernstein, hoeffding
+from lowswitch.reproduce.reach import reach
 from lowswitch.reproduce.rounds import rounds
 from lowswitch.reproduce.section import PageTable, Section
-from lowswitch.reproduce.small_eps import small_eps
 
 CLAIMS: tuple[Callable[[Lab], Section], ...] = (
-    *(hoeffding, bernstein, pac, rounds, mistakes, small_eps, lemmas, proof),
+    *(hoeffding, bernstein, pac, rounds, mistakes, reach, lemmas, proof),
 )
 
 

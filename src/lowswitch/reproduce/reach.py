@@ -1,4 +1,4 @@
-"""The remarks of section 4: how far the speed-up is linear, and the factor 1 / eps to CMBIE."""
+"""How far the theorems reach: the linear speed-up, the factor 1 / eps to CMBIE, the burn-in."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lowswitch.reproduce.burn_in import burn_in_finding, burn_in_table, measure_burn_ins
 from lowswitch.reproduce.grades import Check, Finding, Grade
 from lowswitch.reproduce.knee import knee_finding, knee_table, knees_of
 from lowswitch.reproduce.lab import Lab
@@ -22,6 +23,7 @@ from lowswitch.reproduce.mistakes import (
 )
 from lowswitch.reproduce.qlearning import PROBLEMS, SCALE
 from lowswitch.reproduce.section import PageTable, Section
+from lowswitch.runs.results import known
 from lowswitch.show.text import span
 
 SCENES = {"one state": "c = 1; c1 = 1, c2 = 2", "practical": f"c = {SCALE}"}
@@ -29,18 +31,19 @@ LEAST_FACTOR = 0.5  # the exponent in 1 / eps of CMBIE's mistakes over Q-learnin
 LEAST_SETTLED = 3  # values of eps
 
 
-def small_eps(lab: Lab) -> Section:
-    """The remarks of section 4 about eps, measured."""
+def reach(lab: Lab) -> Section:
+    """What the paper says of M, eps and T, measured."""
     found = {scene: knees_of(lab, scene) for scene in SCENES}
     episodes = lab.effort.episodes // 10
     growth = {model: factors(count_all(lab, episodes), model) for model in COMPARED}
+    burn_ins = measure_burn_ins(lab)
     return Section(
-        name="eps",
-        title="Remarks of section 4: the range of the linear speed-up, and the factor 1 / eps",
+        name="reach",
+        title="Reach: how far the speed-up is linear, the factor 1 / eps, and the burn-in",
         claim=(
             r"The speed-up is linear as long as $M = \tilde{O}(H^2 / \eps^2)$ ($H / \eps^2$ with"
             r" Bernstein), and the mistake bound is better than that of concurrent MBIE by a factor"
-            r" of $1 / \eps$."
+            r" of $1 / \eps$: section 4. Theorem 3 holds from $T = \tilde{\Omega}(H^6 S^2 A^2)$ on."
         ),
         method=(
             "The knee is the largest M whose speed-up, until the mixture of all policies is"
@@ -48,15 +51,18 @@ def small_eps(lab: Lab) -> Section:
             " shrinks by the root of 2 as long as every seed reaches it; it counts once ten"
             " policies were played until then. Intervals are Student's over the seeds. Mistakes"
             " are counted as in the claim `mistakes`. Only eps at which both counts have settled"
-            f" are used: at most {ONGOING:.0%} of the last tenth of the episodes are mistakes."
+            f" are used: at most {ONGOING:.0%} of the last tenth of the episodes are mistakes. The"
+            " burn-in ends where the regret of UCB2-B over the root of the steps is largest."
         ),
         findings=[
             *(knee_finding(lab, scene, each) for scene, each in found.items()),
             *(_factor_finding(each, model, episodes) for model, each in growth.items()),
+            burn_in_finding(lab, burn_ins),
         ],
         tables=[
             knee_table({SCENES[scene]: each for scene, each in found.items()}),
             _table([row for each in growth.values() for row in each]),
+            burn_in_table(burn_ins),
         ],
         remarks=[
             (
@@ -77,6 +83,7 @@ def small_eps(lab: Lab) -> Section:
                 for scene, learners in found.items()
             },
             "factors": [row._asdict() for each in growth.values() for row in each],
+            "burn_in": {str(H): known(steps) for H, steps in burn_ins.items()},
         },
         folded=True,
     )
