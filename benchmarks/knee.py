@@ -22,16 +22,17 @@ from lowswitch.reproduce.knee import knees
 from lowswitch.reproduce.mistakes import count, play
 from lowswitch.reproduce.reach import slopes_of
 from lowswitch.show.report import half_width
+from lowswitch.theory import linear_machines_order
 
 INSTANCES = 20
 SHARES = tuple(0.5 / 2**step for step in range(7))  # eps over V*
 MACHINES = (1, 10, 100)
 RANDOM = "random-mdp:states=5,actions=3,horizon=5,seed={}"
-# the text of the problem, the seeds of its instances, the episodes, and the scale
+# the text of the problem, the seed of its first instance, the episodes, the scale, and H
 PLACES = {
-    "one state, H = 2": ("random-mdp:states=1,actions=2,horizon=2,seed={}", 100, 10**7, "proof"),
-    "one state, H = 3": ("random-mdp:states=1,actions=2,horizon=3,seed={}", 100, 10**7, "proof"),
-    "random (5, 3, 5)": (RANDOM, 1_000, 10**6, "practical"),
+    "one state, H = 2": ("random-mdp:states=1,actions=2,horizon=2,seed={}", 100, 10**7, "proof", 2),
+    "one state, H = 3": ("random-mdp:states=1,actions=2,horizon=3,seed={}", 100, 10**7, "proof", 3),
+    "random (5, 3, 5)": (RANDOM, 1_000, 10**6, "practical", 5),
 }
 LEARNERS = {
     ("ucb2-h", "proof"): ls.ucb2_hoeffding(c=1.0),
@@ -53,7 +54,7 @@ def work(unit):
 
 
 def knees_of(place, law, learner, instance):
-    text, first, episodes, scale = PLACES[place]
+    text, first, episodes, scale, _ = PLACES[place]
     mdp = envs.make(f"{text.format(first + int(instance))},reward_law={law}")
     runs = ls.simulate(
         mdp, LEARNERS[learner, scale], episodes=episodes, seeds=1, history=True, progress=False
@@ -102,9 +103,13 @@ def summed(known):
         if kind == "knee":
             place, law, learner = words
             row = {"kind": kind, "place": place, "law": law, "learner": learner}
-            scale, most = PLACES[place][3], [one["machines"][-1] for one in every if one["eps"]]
+            scale, H = PLACES[place][3:]
             row |= {"scale": scale, "instances": len(every), **spread(every, "exponent")}
-            results.append(row | {"machines": [min(most), max(most)] if most else []})
+            last = [(one["eps"][-1], one["machines"][-1]) for one in every if one["eps"]]
+            bonus = "H" if learner == "ucb2-h" else "B"
+            shares = [M / linear_machines_order(H=H, eps=eps, bonus=bonus) for eps, M in last]
+            row["machines"] = [min(M for _, M in last), max(M for _, M in last)]
+            results.append(row | {"of order": [min(shares), max(shares)]})
         else:
             law, machines = words
             for learner in COUNTED:

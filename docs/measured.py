@@ -288,7 +288,8 @@ def _exponent(row: dict[str, Any] | None) -> str:
     """An exponent with its interval, bold where the theorem's order is not kept."""
     if row is None or row["exponent"] is None:
         return "" if row is None else "-"
-    words = f"{row['exponent']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+    mean, low, high = (f"{row[name]:z.2f}" for name in ("exponent", "low", "high"))
+    words = f"{mean} ({low} to {high})"
     return words if keeps_order(row) else f"**{words}**"
 
 
@@ -357,6 +358,7 @@ def of_knee(found: dict[str, Any]) -> dict[str, str]:
                 "exponent of the knee",
                 "fitted",
                 "knee at the smallest eps",
+                "over the order",
             ],
             [
                 [
@@ -367,6 +369,7 @@ def of_knee(found: dict[str, Any]) -> dict[str, str]:
                     _with_half(row),
                     f"{row['fitted']} of {row['instances']}",
                     span(row["machines"], ",.0f"),
+                    span(row["of order"], ".1g"),
                 ]
                 for row in knees
             ],

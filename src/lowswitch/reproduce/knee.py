@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lowswitch import theory
+from lowswitch.algorithms.estimators import Bernstein
 from lowswitch.reproduce.grades import Check, Finding
 from lowswitch.reproduce.lab import Lab
 from lowswitch.reproduce.machines import LEARNERS, history_of, phase_lengths
@@ -56,6 +58,7 @@ class Knees(NamedTuple):
     eps: np.ndarray  # [E]
     episodes: np.ndarray  # [E, seeds]  until the mixture is eps-optimal
     machines: np.ndarray  # [E, seeds]
+    order: np.ndarray  # [E]  H^2 / eps^2, or H / eps^2 with Bernstein
 
     @property
     def exponents(self) -> np.ndarray:  # [seeds]
@@ -80,10 +83,12 @@ def knees(runs: Runs) -> Knees:
             episodes.append(counts)
             machines.append([knee(lengths) for lengths in phases])
     shape = len(eps), len(runs.seeds)
+    bonus: theory.Bonus = "B" if isinstance(runs.algorithm.bonus, Bernstein) else "H"
     return Knees(
         np.array(eps),
         np.array(episodes, dtype=int).reshape(shape),
         np.array(machines, dtype=int).reshape(shape),
+        np.array([theory.linear_machines_order(H=runs.horizon, eps=e, bonus=bonus) for e in eps]),
     )
 
 
@@ -178,16 +183,24 @@ def knee_table(found: Mapping[str, Found]) -> PageTable:
             for problem, each in problems.items():
                 row = {"scale": scene, "learner": label, "problem": problem}
                 for name, place in (("largest", 0), ("smallest", -1)):
-                    there = len(each.eps) > 0
-                    row |= {
-                        f"{name} eps": f"{each.eps[place]:.2g}" if there else "none",
-                        f"episodes, {name} eps": f"{each.episodes[place].mean():,.0f}"
-                        if there
-                        else "-",
-                        f"knee, {name} eps": f"{each.machines[place].mean():,.0f}"
-                        if there
-                        else "-",
-                    }
+                    row |= _at(each, name, place)
                 rows.append(row | {"exponent": report.mean_and_interval(each.exponents)})
-    title = "The knee: the largest number of machines M whose speed-up is at least M / 2"
+    title = (
+        "The knee: the largest number of machines M whose speed-up is at least M / 2; in"
+        " parentheses over H^2 / eps^2, with Bernstein H / eps^2"
+    )
     return PageTable.of(title, rows)
+
+
+def _at(each: Knees, name: str, place: int) -> dict[str, str]:
+    """The cells about one eps, if any was reached."""
+    header = (f"{name} eps", f"episodes, {name} eps", f"knee, {name} eps")
+    if not len(each.eps):
+        return dict.fromkeys(header, "-")
+    machines = each.machines[place].mean()
+    cells = (
+        f"{each.eps[place]:.2g}",
+        f"{each.episodes[place].mean():,.0f}",
+        f"{machines:,.0f} ({machines / each.order[place]:.2g})",
+    )
+    return dict(zip(header, cells, strict=True))
