@@ -117,7 +117,10 @@ def _factor(counts: Counted, case: MistakesCase, learner: str) -> Factor:
     settled, slopes = slopes_of(counts[case._replace(learner=learner)], counts[case], SHARES)
     orders = np.array([other / own for own, other in orders_of(case.problem, case.machines)])
     order = float(np.polyfit(-np.log(SHARES), np.log(orders), 1)[0])
-    return Factor(case.problem, learner, case.learner, case.machines, settled, *slopes, order)
+    own, other, ratio = slopes
+    return Factor(
+        case.problem, learner, case.learner, case.machines, settled, own, other, ratio, order
+    )
 
 
 def slopes_of(

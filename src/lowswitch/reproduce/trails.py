@@ -199,7 +199,8 @@ def next_noise(trail: Trail, mdp: TabularMDP) -> np.ndarray:  # [K, H]
     expected = (laws(trail, mdp) * mdp.optimal_values[1:]).sum(axis=-1)
     surprise: np.ndarray = at_next(trail, mdp.optimal_values[None]) - expected
     surprise[:, -1] = 0.0
-    return surprise + trail.luck
+    surprise += trail.luck
+    return surprise
 
 
 class Values(NamedTuple):
