@@ -152,6 +152,12 @@ def test_no_bad_run_of_32_excludes_only_shares_above_9_per_cent():
     assert lemmas._largest_share(32, 32) == 1
 
 
+def test_the_weights_of_a_visit_by_hand():
+    assert lemmas.total_weight_error(1, 1, limit=1) == 0  # 1, and 1 + 1 / H - 1 afterwards
+    assert lemmas.total_weight_error(1, 1, limit=3) == pytest.approx(0)  # 1, 1/3, 1/6; then 1/2
+    assert lemmas.total_weight_error(2, 5, limit=40) == pytest.approx(0, abs=1e-12)
+
+
 def test_a_value_that_is_no_number_breaks_its_rule():
     assert not Check.at_most("rule", float("nan"), 1).holds
 

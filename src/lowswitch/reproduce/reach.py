@@ -82,8 +82,15 @@ def reach(lab: Lab) -> Section:
                 }
                 for scene, learners in found.items()
             },
-            "factors": [row._asdict() for each in growth.values() for row in each],
-            "burn_in": {str(H): known(steps) for H, steps in burn_ins.items()},
+            "factors": [
+                row._asdict()
+                | {name: known(getattr(row, name)) for name in ("own", "other", "ratio")}
+                for each in growth.values()
+                for row in each
+            ],
+            "burn_in": {
+                str(H): steps if np.isfinite(steps) else None for H, steps in burn_ins.items()
+            },
         },
         folded=True,
     )
