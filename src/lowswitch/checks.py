@@ -245,7 +245,7 @@ def require_within(name: str, array: np.ndarray, low: float, high: float, way_ou
             first = ", ".join(map(str, missing[0]))
             raise ValueError(
                 f"{name} must lie in [{low:g}, {high:g}], but {len(missing):,} of"
-                f" {array.size:,} are NaN, which is no number, the first one at [{first}]"
+                f" {array.size:,} are NaN (not a number), the first one at [{first}]"
             )
         # all digits, because 1 + 2e-16 is not 1
         found = f"[{_digits(array.min())}, {_digits(array.max())}]"

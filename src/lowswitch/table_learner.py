@@ -530,7 +530,7 @@ class TableLearner(Learner):
         most = require_count("most", most)
         if self.told:
             raise ValueError(
-                f"history comes before the first episode, and {self.told} have been told"
+                f"history must come before the first episode, but {self.told} have been told"
             )
         states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
         kept = np.where(_first_visits(states, actions, self._knowledge.visits(), most), actions, -1)

@@ -148,7 +148,7 @@ def test_a_bad_token_is_not_made(tmp_path, options, says):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.org"])
 def test_other_machines_are_let_in_behind_tls_alone(host, capsys):
-    with pytest.raises(LedgerError, match="in the open"):
+    with pytest.raises(LedgerError, match="unencrypted"):
         Place(host, 0, False, None)
     assert Place(host, 0, True, "https://ledger.example.org").behind_tls
     with pytest.raises(LedgerError, match="--behind-tls needs --origin"):

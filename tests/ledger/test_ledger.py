@@ -656,7 +656,7 @@ def test_a_decision_on_none_says_why_there_is_nothing(tmp_path):
     until_proposed(ledger)
     with pytest.raises(LedgerError, match=r"one waits for a decision; proposal\(\) gives it"):
         ledger.reject(None, by="board", reason="seen")
-    with pytest.raises(LedgerError, match="is given as policy="):
+    with pytest.raises(LedgerError, match="give the initial policy of a ledger as policy="):
         made(tmp_path / "other.db", initial=np.zeros((H, S), dtype=int))
     assert not (tmp_path / "other.db").exists()
 

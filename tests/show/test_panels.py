@@ -143,7 +143,9 @@ def test_what_is_sampled_is_not_called_regret(known, name, tmp_path):
 
 def test_a_ratio_of_losses_is_refused_with_the_reason():
     runs = sampled(None)
-    with pytest.raises(ValueError, match="a ratio of losses says nothing of regret; give the Sim"):
+    with pytest.raises(
+        ValueError, match="a ratio of losses says nothing about regret; give the Sim"
+    ):
         ls.plot(runs, ratio_to="a")
     ls.plot(runs, ratio_to="a", what="deployments")
     ls.plot(sampled(0.7), ratio_to="a")

@@ -481,7 +481,7 @@ class Budget(Schedule):
         require_word("last", self.last, get_args(Last))
         if self.last != "usual" and self.deployments is None:
             raise ValueError(
-                f'last="{self.last}" needs a number of deployments: nobody can foretell '
+                f'last="{self.last}" needs a number of deployments: nobody can predict '
                 "after how many switches the last deployment comes"
             )
 

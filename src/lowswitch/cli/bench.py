@@ -105,7 +105,7 @@ def _check(entry: Any, path: str, cells: int) -> str:
     drawn = entry.drawn_cells(cells)
     if why := differing(entry, drawn):
         raise ValueError(
-            f"{path!r} says something else than {entry.algorithm} does: {why}; measure it anew with"
+            f"{path!r} does not match what {entry.algorithm} does: {why}; measure it again with"
             " this version of the library"
         )
     places = ", ".join(f"{place} with N = {budget}" for place, budget in drawn)

@@ -25,7 +25,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "required": True,
     },
     "--horizon": {
-        "help": "How many steps an episode has (default: %(default)s).",
+        "help": "The number of steps per episode (default: %(default)s).",
         "type": int,
         "default": 1,
     },
@@ -285,7 +285,7 @@ class _SavedPlan:
         facts = json.loads(Path(self.path).read_text(encoding="utf-8"))
         if "expected" not in facts:
             raise ValueError(
-                f"{self.path} is no plan.json of this version; run lowswitch plan again"
+                f"{self.path} is not a plan.json of this version; run lowswitch plan again"
             )
         lines: list[list[float]] = facts["expected"]
         return lines
@@ -611,7 +611,7 @@ def _record_copy(ledger: Ledger, options: argparse.Namespace, kind: str, **facts
         with closing(Access(options.address)) as access:
             access.copied(kind, by="command line", **facts)
     except LedgerError as error:
-        warnings.warn(f"this is done, but it could not be put on record: {error}", stacklevel=2)
+        warnings.warn(f"this is done, but could not be recorded: {error}", stacklevel=2)
 
 
 @_command("--out", "--kind")

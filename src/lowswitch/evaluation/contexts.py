@@ -84,7 +84,7 @@ def checked_propensities(values: Any, shape: tuple[int, ...]) -> np.ndarray:
         first = ", step ".join(map(str, wrong[0]))
         raise ValueError(
             f"propensities must lie in (0, 1], not {given[tuple(wrong[0])]:g} (sample {first}): an"
-            " action that was played had a chance; log the propensity of the action that was played"
+            " action that was played has a probability above 0; log the propensity of that action"
         )
     return given
 

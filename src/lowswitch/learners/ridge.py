@@ -506,7 +506,7 @@ class RidgeKnowledge:
             if (found.shape, found.dtype) != (array.shape, array.dtype):
                 raise ValueError(f"{name} is {found.dtype} of {found.shape}, not {array.shape}")
             if not np.isfinite(found).all():
-                raise ValueError(f"{name} has entries that are no numbers")
+                raise ValueError(f"{name} has entries that are not numbers")
         if not (np.diagonal(arrays["factor"], axis1=-2, axis2=-1) > 0).all():
             raise ValueError("its factor does not belong to a positive matrix")
         self.sums = Sums(**{name: arrays[name].copy() for name in Sums._fields})

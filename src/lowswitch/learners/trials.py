@@ -191,8 +191,8 @@ class AtFloor(NamedTuple):
             way_out = f"a trial of at most share={self.most / self.members:g} would keep it"
         raise ValueError(
             f"this would earn less than {self.floor:g} of the initial policy's value with a"
-            f" probability of {self.below:.0%}, counting cases in the trial as nothing, and"
-            f" floor={self.floor:g} allows {_RISK:.0%}; {way_out}"
+            f" probability of {self.below:.0%}, if cases in the trial earn nothing, and"
+            f" floor={self.floor:g} allows only {_RISK:.0%}; {way_out}"
         )
 
 

@@ -41,7 +41,7 @@ class Feature:
         try:
             low, high = (float(end) if end.strip() else None for end in ends)
         except ValueError:
-            raise LedgerError(f"{text!r} is no feature; {_AS_TEXT}") from None
+            raise LedgerError(f"{text!r} is not a feature; {_AS_TEXT}") from None
         return cls(name.strip(), low, high, unit.strip())
 
     def require(self, value: float) -> None:

@@ -182,8 +182,8 @@ class Ledger(Deciding):
 
         if initial is not None:
             raise LedgerError(
-                "what a ledger deploys first is given as policy=, a table of actions [H, S]; it is"
-                " initial= of a Learner, of simulate and of plan"
+                "give the initial policy of a ledger as policy=, a table of actions [H, S];"
+                " initial= is for Learner, simulate and plan"
             )
         terms = declared(
             algorithm,
@@ -240,7 +240,7 @@ class Ledger(Deciding):
                 row = store.event(1)
             except errors.BrokenError:
                 raise errors.NotALedgerError(
-                    f"{printable(address)!r} holds no event; it is no ledger"
+                    f"{printable(address)!r} holds no event, so it is not a ledger"
                 ) from None
             facts = read_event(*row, 1, GENESIS).payload
         except BaseException:
@@ -788,7 +788,7 @@ class Ledger(Deciding):
                 return self.proposal()
             if writer.state.issued or self.terms.gate != "review":
                 raise LedgerError(
-                    "history comes before the first ticket, and behind a gate in review"
+                    "history comes before the first ticket, and needs a gate in review"
                 )
             payload = episodes | {
                 "source": text("source", source),

@@ -532,7 +532,7 @@ class Reading:
         """
         known, _ = self.report_of(ticket)
         if known.status == OPEN:
-            raise LedgerError(f"ticket {ticket} is open; tell it")
+            raise LedgerError(f"ticket {ticket} is open; report on it with tell")
         state = self._ready()
         policy = state.versions[known.version - 1]
         self.terms.report(known.number, policy, states, actions, rewards, ended, propensities)

@@ -267,7 +267,7 @@ class Writer:
             self.require_thawed()
         known = self.ticket(ticket)
         if known.status == OPEN:
-            raise LedgerError(f"ticket {ticket} is open; tell it")
+            raise LedgerError(f"ticket {ticket} is open; report on it with tell")
         report = self.report(known, states, actions, rewards, ended, propensities)
         if self.done is not None and (before := self._told_before(known, report)) is not None:
             return known, before, None
@@ -413,7 +413,7 @@ def no_proposal(why: str | None) -> str:
     waits = f"nothing waits for a decision: {why}"
     if why is None:
         waits = "one waits for a decision; proposal() gives it"
-    return f"None is no proposal to decide on, and {waits}"
+    return f"there is no proposal to decide on (None), and {waits}"
 
 
 def require_ended(ended: Any) -> None:

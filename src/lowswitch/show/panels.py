@@ -158,8 +158,9 @@ def draw_ratio(
     base = runs[base_label]
     if name == "regret" and LOSS in (run.measure for run in runs.values()):
         raise ValueError(
-            "these runs have a Monte-Carlo loss, whose zero is the largest return there can be, so"
-            " a ratio of losses says nothing of regret; give the Simulator its optimal_value=, or"
+            "these runs have a Monte-Carlo loss, whose zero is the largest return there can be,"
+            " so a ratio of losses says nothing about regret; give the Simulator its"
+            " optimal_value=, or"
             ' draw another cost, such as what="deployments"'
         )
     for label, run in runs.items():

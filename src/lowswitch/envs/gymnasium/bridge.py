@@ -161,7 +161,7 @@ def outcomes_of(env: gymnasium.Env[Any, Any]) -> tuple[np.ndarray, ...]:
         ]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{_inner(env)}.P is no table of (probability, successor, reward, terminated) lists"
+            f"{_inner(env)}.P is not a table of (probability, successor, reward, terminated) lists"
             f" ({error!r})"
         ) from error
     rows, probabilities, successors, paid, ends = (

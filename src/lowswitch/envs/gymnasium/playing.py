@@ -150,8 +150,8 @@ def features_of(policy: Any, features: Any) -> Any:
     if features is None and isinstance(learner, FeatureLearner):
         if learner.spaces is None:
             raise ValueError(
-                "this learner sees features, and does not know of what; give features=, the map of"
-                " ls.features that it learned with"
+                "this learner sees features, but has no map that makes them; give features=, the"
+                " map of ls.features that it learned with"
             )
         return learner.spaces.observations
     if features is None and isinstance(policy, LinearPolicy):
@@ -310,7 +310,7 @@ class VectorPlayer:
         self.size, self._seed = int(env.num_envs), episode_seed
         if env.metadata.get("autoreset_mode") is gymnasium.vector.AutoresetMode.DISABLED:
             raise ValueError(
-                "this vector environment does not reset its parts, so that none can play on while"
+                "this vector environment does not reset its parts, so no episode can go on while"
                 " another one is over; make it with autoreset_mode=AutoresetMode.NEXT_STEP"
             )
 
