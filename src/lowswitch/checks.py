@@ -59,7 +59,7 @@ def is_whole(value: Any) -> bool:
 def require_count(
     name: str, value: Any, *, least: int = 1, most: int = MOST, way_out: str = ""
 ) -> int:
-    """A whole number from `least` to what the counters hold; 1e5 is one as well as 100_000."""
+    """A whole number from `least` to what the counters hold; 1e5 and 100_000 are such numbers."""
     if not (is_whole(value) and least <= value <= most):
         raise ValueError(
             f"{name} must be a whole number from {least} to {most:,}, not {shown(value)}"

@@ -507,7 +507,7 @@ class Budget(Schedule):
 
     @property
     def given(self) -> tuple[int, ...]:
-        """The budgets of deployments and of switches, at least one of which is given."""
+        """The budgets of deployments and of switches, and at least one is given."""
         return tuple(most for most in (self.deployments, self.switches) if most is not None)
 
     def switch_bound(self, **size: int) -> float:

@@ -569,7 +569,7 @@ class Knowledge(ABC):
 
 
 def checked_actions(actions: Iterable[int], A: int) -> set[int]:
-    """The actions that are to be forbidden, or an error."""
+    """The actions to forbid, or an error."""
     named = np.asarray(list(actions))
     if not len(named) or not has_integers(named):
         raise ValueError(f"actions must be whole numbers, at least one, not {actions!r}")

@@ -63,8 +63,8 @@ def moment_of(
 ) -> Moment:
     """The deployment of this number after `told` episodes.
 
-    dates: all deployments of the run; if there are none, because somebody asks for them, they count
-    as evenly spaced. begins: whether a trial began with the run.
+    dates: all deployments of the run; without dates, because a board asks for them, they count as
+    evenly spaced. begins: whether a trial began with the run.
     """
     if not len(dates):
         past = [told * i / number for i in range(1, number + 1)]

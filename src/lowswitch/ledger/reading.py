@@ -460,7 +460,7 @@ class Reading:
         ticket
             The ticket, or its name.
         event
-            The number of the event with the report that somebody has read; 0 if there was none.
+            The number of the event with the report that the user read; 0 without a report.
         """
         known, _ = self.report_of(ticket)
         found, seq = list[Event](), known.report
@@ -663,7 +663,7 @@ class Reading:
         Parameters
         ----------
         known
-            Facts that somebody outside has noted, from `anchors.trusted` or `anchors.expected`.
+            Facts that were noted outside, from `anchors.trusted` or `anchors.expected`.
             Without them, a record that was rewritten as a whole is not detected.
         progress
             A function that is told how far the replay is.
@@ -762,7 +762,7 @@ class Reading:
 
 
 def version_named(words: str) -> int:
-    """The version that somebody searches for, such as version 9; 0 if it is something else."""
+    """The version in a search such as version 9; 0 if the search is for something else."""
     found = re.fullmatch(r"(?i)version (\d{1,9})", words.strip())
     return int(found[1]) if found else 0
 

@@ -302,7 +302,7 @@ class _Errors:
         self.path = path
 
     def __enter__(self) -> None:
-        """Nothing is to be done before something fails."""
+        """Nothing needs to be done before something fails."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, sqlite3.DatabaseError):

@@ -197,7 +197,7 @@ def _is_open() -> bool:
 
 
 def _is_terminal() -> bool:
-    """Whether somebody looks at stderr; it may be closed, or not be there at all."""
+    """Whether stderr is a terminal; it may be closed or missing."""
     try:
         return sys.stderr.isatty()
     except (AttributeError, ValueError):
