@@ -153,7 +153,7 @@ def test_a_veto_and_an_amendment_by_the_command_line(tmp_path, capsys):
         ("0,1,0,0\n0,1\n0,0,0,0\n", "line 2 of .* has 2 entries, not 4"),
         ("0,1,0,0\n", "has 1 lines; a table of actions has 3 lines"),
         ("", "has 0 lines"),
-        ("0,1,0,7\n" * 3, "entry 4 in line 1 .* is '7', which is no action"),
+        ("0,1,0,7\n" * 3, "entry 4 in line 1 .* is '7', which is not an action"),
     ],
 )
 def test_a_policy_in_a_file_that_is_none(tmp_path, capsys, text, message):

@@ -413,7 +413,7 @@ def no_proposal(why: str | None) -> str:
     waits = f"nothing waits for a decision: {why}"
     if why is None:
         waits = "one waits for a decision; proposal() gives it"
-    return f"there is no proposal to decide on (None), and {waits}"
+    return f"there is no proposal to decide on (None): {waits}"
 
 
 def require_ended(ended: Any) -> None:
