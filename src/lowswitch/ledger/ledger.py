@@ -147,7 +147,7 @@ class Ledger(Deciding):
             When a row of a proposal is called IMPROVE, LIKELY or WORSE; by default {"improve":
             0.05, "likely": 0.8, "worse": 0.2}.
         name
-            What people call the run.
+            The name of the run.
         words
             What people call an "episode", "step", "state", "action" and "reward", such as
             {"episode": "patient"}.
