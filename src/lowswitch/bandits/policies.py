@@ -44,7 +44,7 @@ class BanditAlgorithm(ABC):
     def triggers(self, pulls: int) -> Triggers:
         """The pull counts of an arm at which a batch ends, up to `pulls`.
 
-        There are none if a grid ends the batches.
+        No such counts if a grid ends the batches.
         """
         return Triggers(0, ())
 

@@ -90,7 +90,7 @@ def checked_propensities(values: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _with_intercept(x: np.ndarray) -> np.ndarray:  # [n, R, d] or [n, R, d + 1]
-    """Contexts with a constant feature, if they have none.
+    """Contexts with a constant feature, added if it is missing.
 
     Without it the model would add the mean reward to every prediction and could not take it back.
     """

@@ -63,7 +63,7 @@ def require_estimates(
 
 
 def require_due(spec: Any, cells: np.ndarray, frozen: bool) -> None:
-    """The next trigger of every cell follows from its schedule; a frozen cell has none."""
+    """The next trigger of every cell follows from its schedule; a frozen cell has no trigger."""
     visits, due = cells["visits"], cells["due"]
     if frozen:
         require(due == NEVER, "there are triggers after the end of a budget")

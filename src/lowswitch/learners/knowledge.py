@@ -103,7 +103,7 @@ class Knowledge(ABC):
         """
 
     def make_room(self) -> None:  # noqa: B027
-        """Let tables grow that the next episode might fill; most kinds have none."""
+        """Let tables grow that the next episode might fill; most kinds have no such tables."""
 
     def plan(self, episodes: int) -> None:
         """Compute in Python the wanted policy after `episodes` episodes, if no kernel does."""

@@ -340,7 +340,7 @@ class RidgeKnowledge:
         return LinearProposal(number, told, base.identity, policy, share, last, tuple(new), drift)
 
     def _recent_contexts(self, told: int) -> list[np.ndarray]:  # for each step [n, R, d]
-        """The newest contexts of each step; an episode that was over has none."""
+        """The newest contexts of each step; none for an episode that was over."""
         if self.shape.horizon == 1:
             return [self.recent.x[-_RECENT:, 0]]
         newest = slice(max(0, told - _RECENT), told)

@@ -588,7 +588,7 @@ class Deciding(Reading):
             return answer if isinstance(answer, MotionView) else None
 
     def motion(self, number: int) -> MotionView:
-        """The pending motion with this number; otherwise an error that says why there is none.
+        """The pending motion with this number; otherwise an error that says why it is not pending.
 
         Parameters
         ----------

@@ -56,7 +56,7 @@ class Feature:
 
     @property
     def range(self) -> str:
-        """The range in words; empty if there is none."""
+        """The range in words; empty without a range."""
         if self.low is None and self.high is None:
             return ""
         low, high = ("" if end is None else f"{end:g}" for end in (self.low, self.high))

@@ -780,7 +780,7 @@ class Ledger(Deciding):
         Returns
         -------
         ProposalView or None
-            The first proposal. None if the budget has none to spare before the first date.
+            The first proposal. None if the budget has no proposal to spare before the first date.
         """
         with self._writing() as writer:
             episodes = self.terms.history(states, actions, rewards)

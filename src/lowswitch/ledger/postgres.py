@@ -115,7 +115,7 @@ class PostgresStore(Store):
 
     @property
     def connection(self) -> Any:
-        """The connection, opened if there is none or if it was lost."""
+        """The connection, opened if it is missing or lost."""
         import psycopg
 
         if self._connection is None or self._connection.closed:

@@ -401,7 +401,7 @@ class Reading:
         return {name: _called(name, numbered.get(numbers[name]), ordered) for name in names}
 
     def _number_in(self, name: str) -> int:
-        """The number in a name such as 1,153 or patient 1,153; 0 if there is none."""
+        """The number in a name such as 1,153 or patient 1,153; 0 without a number."""
         word = re.escape(self.terms.word("episode"))
         digits = r"(\d{1,9}|\d{1,3}(?:,\d{3}){1,2})"
         found = re.fullmatch(rf"(?i:{word} )?{digits}", name.strip())

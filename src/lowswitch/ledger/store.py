@@ -194,7 +194,7 @@ class Store(ABC):
         self.execute_many(f"INSERT INTO {table} (seq, body, hash) VALUES (?, ?, ?)", rows)
 
     def head(self, table: str = "events") -> tuple[int, str]:
-        """The number and the hash of the last event; (0, "") if there is none."""
+        """The number and the hash of the last event; (0, "") before the first event."""
         rows = self.execute(f"SELECT seq, hash FROM {table} ORDER BY seq DESC LIMIT 1")
         if not rows:
             return 0, ""

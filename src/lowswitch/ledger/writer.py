@@ -300,7 +300,7 @@ class Writer:
         return len(seen) < _MOST_UNCOUNTED and report not in seen
 
     def _sent(self, kind: str, number: int) -> list[Event]:
-        """The first events of a kind about a ticket, including those of this transaction."""
+        """The first events of a kind about a ticket, including events of this transaction."""
         stored = [views.event_of(*row) for row in self.store.sent(kind, number, _MOST_UNCOUNTED)]
         mine = [one for one in self.events if one.kind == kind and one.payload["number"] == number]
         return [*stored, *mine]

@@ -173,7 +173,7 @@ def draw_ratio(
         if look.band != "none":
             report.draw_range(axes, times, band, line.get_color())
     axes.axhline(1.0, color="gray", linewidth=1.0)
-    axes.set_ylabel(f"mean {words_of(name, runs.values())[0]} over that of {base_label}")
+    axes.set_ylabel(f"mean {words_of(name, runs.values())[0]} relative to {base_label}")
     if look.band != "none" and len(base.seeds) > 1:
         report.name_band(axes, RATIO_BAND)
     report.dress(axes, log=_AXES[look.scale].replace("y", ""), plain=plain)

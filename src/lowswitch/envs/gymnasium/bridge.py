@@ -182,7 +182,7 @@ class _Tabled(NamedTuple):
 
 
 def _tabled(env: gymnasium.Env[Any, Any]) -> _Tabled:
-    """How the tables of an environment are numbered, or why it has none."""
+    """How the tables of an environment are numbered, or why it has no tables."""
     spaces, digits = spaces_of(env), list[Digit]()
     for numbering in (spaces.observations, spaces.actions):
         if len(numbering.form.digits) > 1:

@@ -109,7 +109,7 @@ def way_out(env: Any, limit: int, horizon: int) -> str:
 
 
 def time_limit(env: Any) -> int | None:
-    """The steps of the TimeLimit that an environment was made with; None if it has none."""
+    """The steps of the TimeLimit that an environment was made with; None without a TimeLimit."""
     spec = getattr(env, "spec", None)
     limit: int | None = None if spec is None else spec.max_episode_steps
     return limit
