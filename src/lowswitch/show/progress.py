@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from lowswitch.show.text import duration, short
 
 LOADING = "loading the kernels"
-COMPILING = "compiling the kernels, once; they are cached"
+COMPILING = "compiling the kernels (once, they are cached)"
 _BAR = 24
 _TICK_SECONDS = 1.0
 _LINE_SECONDS = 30.0
