@@ -339,7 +339,7 @@ def draw() -> None:
         medians = np.median(added, axis=0)
         axes.plot(passed[4:], medians, label=f"{one.words}, c = {one.scale:g}", **style)
     axes.set(
-        xscale="log", yscale="log", xlabel="episodes", ylabel="added in the last decade"
+        xscale="log", yscale="log", xlabel="episodes", ylabel="added in the last decade (median)"
     )
     axes.set_title("growth like log K is level here")
     axes.legend(fontsize=7.5, loc="lower left")
