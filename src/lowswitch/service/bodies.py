@@ -242,6 +242,7 @@ class Quorum(Reason, kw_only=True):
 
 class Meeting(Named):
     early: bool = False
+    held: bool = False
 
 
 class Rollback(Reason, kw_only=True):

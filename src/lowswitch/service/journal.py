@@ -282,6 +282,6 @@ def _facts(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
     names = (
         *("reason", "rows", "version", "forever", "visits", "to", "number", "proposal", "source"),
         *("date", "early", "part", "share", "actions", "instead", "quorum", "motion", "kind"),
-        *("confirmed", "decision", "was"),
+        *("confirmed", "decision", "was", "until", "kept", "held"),
     )
     return {name: payload[name] for name in names if name in payload}

@@ -19,6 +19,7 @@ from lowswitch.service import (
     display,
     effects,
     figures,
+    holds,
     people,
     phrases,
     proposals,
@@ -164,6 +165,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         forecast=display.forecast_lines(terms, service.journal, run.issued),
         proposal=view,
         offer=proposals.headline(known, view) if view else None,
+        held=holds.facts(known),
         todo=_todo(call, known, len(unfit)),
         parts=parts,
         bar=figures.shares(parts),
@@ -395,6 +397,7 @@ async def row(call: Call) -> Response:
             for one in (known.view.rows if known.view else ())
             if (one["step"], one["state"]) == (h, x) and effects.is_of_protocol(known, one)
         ],
+        held=holds.end_words(known, known.holds[h, x]) if (h, x) in known.holds else "",
         declared=np.flatnonzero(~terms.allowed[h, x]).tolist(),
         decisions=[
             one

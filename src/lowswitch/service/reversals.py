@@ -7,7 +7,7 @@ from typing import Any
 
 from lowswitch.learners.trials import capped_share
 from lowswitch.ledger.text import percent
-from lowswitch.service import effects, phrases, precedents
+from lowswitch.service import effects, holds, phrases, precedents
 from lowswitch.service.effects import Known, changed_rows, law_of
 from lowswitch.service.phrases import several, share_of
 from lowswitch.service.sheets import (
@@ -151,15 +151,12 @@ def lifted(known: Known, decision: dict[str, Any]) -> Sheet:
 def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     """An earlier version that is deployed again."""
     to, now = decision["to"], known.run.version
-    learned = "Nothing that was learned is lost."
-    if known.has_rows:
-        learned += (
-            " For a while the learner proposes no change where the two versions differ, in the"
-            " protocol or in the trial."
-        )
+    learned, kept = "Nothing that was learned is lost.", decision.get("kept", [])
+    but = f", except in {counted(len(kept), 'place')}" if kept else ""
     lines = [
-        f"Version {now + 1} will be deployed and do what version {to} did. It replaces version"
+        f"Version {now + 1} will be deployed and do what version {to} did{but}. It replaces version"
         f" {now}.",
+        *_kept_lines(known, to, kept),
         *precedents.undone(known.terms, known.precedents, to),
         learned,
     ]
@@ -187,7 +184,8 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
             at = lines.index(learned)
             lines[at:at] = [again, *(f"{line[:1].upper()}{line[1:]}." for line in other)]
             begins = share > 0
-    trial, title = trial_of(known, known.earlier), f"Roll back to version {to}"
+    lines += holds.promise(known, "where the two versions differ", several=True)
+    trial, title = trial_of(known, known.earlier), f"Roll back to version {to}{but}"
     sheet = Sheet(
         f"{title}?",
         title,
@@ -203,6 +201,23 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
         unlisted=max(0, len(changes) - MOST_LISTED),
     )
     return sheet if known.has_rows else _with_kinds(known, sheet)
+
+
+def _kept_lines(known: Known, to: int, kept: Sequence[Sequence[int]]) -> list[str]:
+    """Where a rollback does not do what the version did, because that is forbidden by now."""
+    if not kept:
+        return []
+    names, here = known.terms.labels["action"], dict[str, list[Sequence[int]]]()
+    for h, x in kept:
+        here.setdefault(names[known.earlier[0, h, x]], []).append((h, x))
+    given = "; ".join(
+        f"{name} for {phrases.places_words(known.terms, rows)}" for name, rows in here.items()
+    )
+    return [
+        f"Version {to} gives what was forbidden since in {counted(len(kept), 'place')}. A rollback"
+        f" lifts no veto, so the protocol gives there: {given}. Everything else is as it was in"
+        f" version {to}."
+    ]
 
 
 def thawed(known: Known, decision: dict[str, Any]) -> Sheet:

@@ -17,7 +17,7 @@ from lowswitch.service import actions
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import BODIES, RefusedError, checked
 from lowswitch.service.display import laws_of
-from lowswitch.service.effects import Known, changed_rows, law_of
+from lowswitch.service.effects import Known, changed_anywhere, changed_rows, law_of
 from lowswitch.service.precedents import precedents
 from lowswitch.service.render import after, catch_up, is_by_enter, show
 from lowswitch.service.sheets import MOST_LISTED, Sheet
@@ -59,7 +59,7 @@ async def known_of(
         elif has_rows and view is not None and worth is None and view.rule >= BY_WORTH:
             worth = ledger.worth(wait=False)  # of what a decision left
         deployed, protocol = ledger.deployed()
-        earlier = None if version is None else ledger.policy_of(version)
+        earlier = None if version is None else ledger.restored(version)
         known = Known(
             terms=terms,
             run=ledger.status(),
@@ -71,10 +71,18 @@ async def known_of(
             earlier=earlier,
             motions=ledger.motions(),
             me=call.who,
+            holds=ledger.holds(),
         )
-        if view is not None or earlier is not None:
+        if view is not None or earlier is not None or known.holds:
             earlier_ones = precedents(call.service.journal, laws_of(ledger))
-            known = known._replace(precedents=earlier_ones)
+            known = known._replace(
+                precedents=earlier_ones, only_trial=call.service.journal.never_changes()
+            )
+        if has_rows and rows and kind == "rejected":
+            known = known._replace(hold=ledger.hold_of(rows))
+        elif has_rows and kind == "rolled_back":
+            begun = changed_anywhere(known)
+            known = known._replace(hold=ledger.hold_of(begun) if begun else None)
         if not known.has_rows:
             return _with_effect(ledger, known, kind, decision or {})
         if not (kind and KINDS[kind].of_version):
