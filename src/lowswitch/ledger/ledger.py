@@ -580,15 +580,25 @@ class Ledger(Deciding):
             writer.fetch([report["ticket"] for report in reports])
             return writer.amend(reports, text("reason", reason), by)
 
-    def dismiss(self, ticket: str, reason: str, *, by: str, request: str | None = None) -> None:
+    def dismiss(
+        self,
+        ticket: str,
+        reason: str,
+        *,
+        by: str,
+        unlikely: bool = False,
+        request: str | None = None,
+    ) -> None:
         """Leave the report of a ticket as it is, although its site sent a contradicting one.
 
-        The other report stays on record. If the site sends yet another one, that waits again.
+        The other report stays on record. If the site sends yet another one, that waits again. With
+        `unlikely`, record instead that a report is right although a server listed it as unlikely.
         """
         asked = {"ticket": ticket, "reason": text("reason", reason)}
+        asked |= {"unlikely": True} if unlikely else {}
         with self._writing(self._named("dismissed", by, request, asked)) as writer:
             if writer.done is None:
-                writer.dismiss(ticket, reason, by)
+                writer.dismiss(ticket, reason, by, unlikely=unlikely)
 
     @planned_first
     def propose(

@@ -458,9 +458,14 @@ class Remote:
         done = self._do("/api/lost", request, tickets=list(tickets), reason=reason, **more)
         return list(done.get("left_out", ()))
 
-    def dismiss(self, ticket: str, reason: str, request: str | None = None) -> None:
-        """Leave the report of a ticket as it is, although its site sent a contradicting one."""
-        self._do("/api/dismiss", request, ticket=ticket, reason=reason)
+    def dismiss(
+        self, ticket: str, reason: str, *, unlikely: bool = False, request: str | None = None
+    ) -> None:
+        """Leave the report of a ticket as it is, although its site sent a contradicting one, or
+        although it is unlikely.
+        """
+        more = {"unlikely": True} if unlikely else {}
+        self._do("/api/dismiss", request, ticket=ticket, reason=reason, **more)
 
     def amend(
         self,

@@ -186,8 +186,9 @@ class Reviewed:
         """Keep the deployed policy, or some rows (step, state) of it.
 
         Without `forever`, a row is held until its next trigger. If it has none, it is held until
-        `until` episodes are told, or else until the next date or the next `propose()`. A policy on features is proposed
-        again when the schedule says so; changes that became due meanwhile are proposed at once.
+        `until` episodes are told, or else until the next date or the next `propose()`. A policy on
+        features is proposed again when the schedule says so; changes that became due meanwhile are
+        proposed at once.
 
         Parameters
         ----------

@@ -256,6 +256,7 @@ class Losses(Reason, kw_only=True):
 
 class Dismissal(Reason, kw_only=True):
     ticket: Text
+    unlikely: bool = False
 
 
 class Cap(Reason, kw_only=True):

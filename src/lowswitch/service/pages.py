@@ -175,6 +175,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         sites=display.site_lines(service.journal),
         operator=service.journal.last_operator,
         contradicted=len(service.journal.contradicted),
+        unlikely=len(service.journal.doubted),
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
     )
@@ -225,6 +226,9 @@ def _todo_of_operator(call: Call, known: Known, unfit: int) -> list[tuple[str, s
     if contradicted := len(call.service.journal.contradicted):
         said = f"{counted(contradicted, 'report', 'was', 'were')} contradicted by a later one."
         found.append((said, "/tickets#contradicting", "Compare them"))
+    if doubted := len(call.service.journal.doubted):
+        said = f"{counted(doubted, 'report', 'is', 'are')} unlikely, by everything reported before."
+        found.append((said, "/tickets#unlikely", "Ask the site"))
     if unfit:
         said = f"{counted(unfit, 'report', 'was', 'were')} refused and not sent again."
         found.append((said, "/tickets#unfit", "See why"))

@@ -55,11 +55,11 @@ def _held(journal: Journal, laws: display.Laws) -> dict[Row, Mark]:
     found = dict[Row, Mark]()
     for mark in journal.marks if laws.has_rows else []:
         if mark.kind == "rejected" and not mark.facts.get("forever"):
-            found |= {(h, x): mark for h, x in mark.facts["rows"]}
+            found |= dict.fromkeys(map(tuple, mark.facts["rows"]), mark)
         elif mark.kind == "rolled_back" and mark.facts["version"] <= len(laws.tables):
             before, after = laws.tables[mark.facts["version"] - 2 : mark.facts["version"]]
-            rows = np.argwhere((before != after).any(axis=0)).tolist()
-            found |= {(h, x): mark for h, x in rows}
+            rows = map(tuple, np.argwhere((before != after).any(axis=0)).tolist())
+            found |= dict.fromkeys(rows, mark)
     return found
 
 
@@ -125,8 +125,8 @@ def taken_back(
         for seq, rows in sorted(put_off.items(), reverse=True)
     ]
     found += [
-        f"This changes again what an earlier decision chose for {phrases.places_words(terms, rows)}:"
-        f" {decided(terms, marks[seq])}."
+        "This changes again what an earlier decision chose for"
+        f" {phrases.places_words(terms, rows)}: {decided(terms, marks[seq])}."
         for seq, rows in sorted(changed_again.items(), reverse=True)
     ]
     if begins_trial and known.ended is not None:
