@@ -439,4 +439,4 @@ def _held_rows(count: int) -> str:
     """The end of a sentence about held rows; people count changes, not rows."""
     if not count:
         return ""
-    return "; changes that were postponed or rolled back stay as they are for now"
+    return "; nothing is proposed where a change was postponed or rolled back, until that hold ends"

@@ -47,21 +47,23 @@ def facts(known: Known) -> dict[str, Any]:
     for row, hold in known.holds.items():
         mark = known.precedents.held.get(row)
         found.setdefault((mark.seq if mark else 0, hold), []).append(row)
-    lines, marks = list[str](), {mark.seq: mark for mark in known.precedents.held.values()}
+    all_of_them, lines = 0, list[str]()
+    marks = {mark.seq: mark for mark in known.precedents.held.values()}
     for (seq, hold), rows in sorted(found.items(), key=lambda pair: -pair[0][0]):
         own = [row for row in rows if row not in known.only_trial]
+        all_of_them += len(own) or len(rows)
         where = phrases.places_words(known.terms, sorted(own, key=lambda row: row[::-1]))
         if not own:
             where = f"the trial, in {counted(len(rows), 'place')}"
         elif len(own) > MOST_LINES:
-            where = f"{len(own)} places, which the page of the protocol marks with an H"
-        why = f"{decided(known.terms, marks[seq])}: " if seq in marks else ""
-        lines.append(f"{why}{where}. No change is proposed there {end_words(known, hold)}")
+            where = f"{len(own)} places, marked H on the page of the protocol"
+        why = f". {decided(known.terms, marks[seq], known.precedents.laws)}" if seq in marks else ""
+        lines.append(f"{where}: {end_words(known, hold)}{why}")
     last = max(known.holds.values(), key=_last, default=None)
     return {
         "lines": lines[:MOST_LINES],
         "rest": max(0, len(lines) - MOST_LINES),
-        "count": len(known.holds),
+        "count": all_of_them,
         "until": "" if last is None else end_words(known, last),
     }
 
@@ -72,12 +74,11 @@ def _last(hold: Hold) -> tuple[int, int]:
 
 def asked_for(known: Known) -> list[str]:
     """What asking for held places, too, takes back."""
-    held, them = len(known.holds), plural(known.terms.word("action"))
-    lines = facts(known)
+    actions, held = plural(known.terms.word("action")), facts(known)
     return [
-        f"This ends {counted(held, 'hold')}: the learner may propose other {them} there again."
-        " Nobody's decision is undone before a reviewer approves a change.",
-        *(f"Held until now. {line}." for line in lines["lines"]),
+        f"This ends {counted(held['count'], 'hold')}: the learner may propose other {actions}"
+        " there again now. Nothing changes for anybody before a reviewer approves it.",
+        *(f"Held so far: {line}." for line in held["lines"]),
     ]
 
 
@@ -85,9 +86,9 @@ def left_out(known: Known) -> list[str]:
     """The held places that an ordinary request leaves out."""
     if not known.holds:
         return []
-    lines = facts(known)
+    held = facts(known)
     return [
-        f"{counted(len(known.holds), 'place is', 'places are')} left out, because a change was"
+        f"{counted(held['count'], 'place', 'is', 'are')} left out, because a change was"
         " postponed or rolled back there.",
-        *(f"{line}." for line in lines["lines"]),
+        *(f"Held: {line}." for line in held["lines"]),
     ]

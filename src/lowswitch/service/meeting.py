@@ -186,13 +186,15 @@ async def propose(call: Call) -> Response:
         return after(call, "/proposal", said)
 
     held = bool(call.field("held"))
+    left_out = not held and bool(call.service.ledger.holds())
 
     async def sheet() -> Sheet:
         return _propose_sheet(await known_of(call), held=held)
 
     def done(answer: Any, _: Sheet) -> tuple[str, str]:
         if answer is None:
-            return "/proposal", "The learner would change nothing."
+            but = " outside the places that are held back" if left_out else ""
+            return "/proposal", f"The learner would change nothing{but}."
         return "/proposal", "This is what the learner would change."
 
     return await two_steps(call, "propose", {"held": True} if held else {}, sheet, done)
@@ -227,7 +229,7 @@ def _propose_sheet(known: Known, *, held: bool) -> Sheet:
         warnings.append(f"{late} came after being declared missing. They would not be counted in.")
     button = "Ask for a proposal" if view is None else "Ask for another proposal"
     if held:
-        button += f", also for {counted(len(known.holds), 'held place')},"
+        button += f", also for {counted(holds.facts(known)['count'], 'held place')},"
     if left_out:
         button += f" without {counted(left_out, 'report')}"
     button = button.removesuffix(",")

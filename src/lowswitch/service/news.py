@@ -23,12 +23,12 @@ _WORD_ONLY = " No new data led to that: a verdict also depends on the other chan
 
 
 def is_open(before: Event, marks: Sequence[Mark]) -> bool:
-    """Whether an earlier proposal was not decided as a whole, given the marks since.
+    """Whether an earlier proposal was not approved as a whole, given the marks since.
 
     Otherwise everything in the next one is new, and nothing can be compared.
     """
-    decided = {(h, x) for mark in marks if _on_rows(mark) for h, x in mark.facts["rows"]}
-    return not {(row["step"], row["state"]) for row in before.payload["rows"]} <= decided
+    approved = {(h, x) for m in marks if m.kind == "approved" for h, x in m.facts["rows"]}
+    return not {(row["step"], row["state"]) for row in before.payload["rows"]} <= approved
 
 
 def _on_rows(mark: Mark) -> bool:
@@ -71,9 +71,9 @@ def _why(known: Known, marks: Sequence[Mark], learned: int) -> list[str]:
     rest = len(found) - _MOST_EVENTS
     found = [f"{counted(rest, 'earlier event')}"] * (rest > 0) + found[-_MOST_EVENTS:]
     if learned:
-        found.append(f"{counted(learned, 'report was', 'reports were')} learned")
+        found.append(f"{counted(learned, 'report', 'was', 'were')} learned since")
     else:
-        found.append("No report was learned since, so the data are the same")
+        found.append("No report was learned since: the data are the same")
     return found
 
 
@@ -89,10 +89,11 @@ def _did(known: Known, mark: Mark) -> str:
         held = ", also for held places" if mark.facts.get("held") else ""
         again = "asked again" if mark.kind == "met" else "corrected a report"
         return f"{mark.actor} {again}{held} {when}"
-    did = display.decision_words(known.terms, mark.kind, mark.facts)
+    did = display.decision_words(known.terms, mark.kind, mark.facts, known.precedents.laws)
     rows = [(h, x) for h, x in mark.facts.get("rows", [])]
     if _on_rows(mark):
-        did += f" {counted(len(rows), 'place')} of a proposal, and the rest of it stayed"
+        verb = "approved" if mark.kind == "approved" else "postponed"
+        did = f"{'forbade' if mark.facts.get('forever') else verb} a part of it"
     elif rows:
         did += f" for {phrases.places_words(known.terms, rows)}"
     why = f" (“{mark.facts['reason']}”)" if mark.facts.get("reason") else ""
@@ -108,7 +109,8 @@ def _changes(
     same_data: bool,
 ) -> tuple[list[str], set[tuple[int, int]]]:
     """Changes of the protocol that are new, gone, or judged differently; and the new ones."""
-    found, now, new_ones = list[str](), set[tuple[int, int]](), set[tuple[int, int]]()
+    judged, now, new_ones = list[str](), set[tuple[int, int]](), set[tuple[int, int]]()
+    found, back_again = list[str](), list[str]()
     for row in view.rows:
         if not effects.is_of_protocol(known, row):
             continue
@@ -119,11 +121,11 @@ def _changes(
             new_ones.add(key)
             past = known.precedents.changes.get(key)
             back = "" if past is None else f" {past_words(known, row, past)}"
-            found.append(
+            (back_again if back else found).append(
                 f"Newly proposed for {known.place(*key)}: {new} instead of {present}.{back}"
             )
         elif was["verdict"] != row["verdict"]:
-            found.append(
+            judged.append(
                 f"{known.place(*key)}, {new}: the verdict is “{_judged(row)}” and was"
                 f" “{_judged(was)}”.{_WORD_ONLY if same_data else ''}"
             )
@@ -136,7 +138,7 @@ def _changes(
     ]
     if gone:
         found.append(f"No longer proposed: a change for {phrases.places_words(known.terms, gone)}.")
-    return found, new_ones
+    return [*back_again, *found, *judged], new_ones
 
 
 def past_words(known: Known, row: dict[str, Any], past: Past) -> str:

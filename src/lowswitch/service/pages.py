@@ -336,8 +336,8 @@ async def policy_map(call: Call) -> Response:
     signs = display.codes(terms.labels["action"])
     await catch_up(call)
     if chart.protocol:
-        only_trial = service.journal.never_changes()
-        chart = dataclasses.replace(chart, held=[k for k in chart.held if k not in only_trial])
+        held = [row for row in chart.held if row not in known.only_trial]
+        chart = dataclasses.replace(chart, held=held)
     return await show(
         call,
         "map.html",

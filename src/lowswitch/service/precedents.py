@@ -34,6 +34,7 @@ class Precedents(NamedTuple):
     ended: Mark | None = None  # who ended the trial, if none runs
     began: Mark | None = None  # who began the trial that runs
     versions: Sequence[Mark] = ()  # who made each version
+    laws: display.Laws | None = None  # the versions themselves
 
 
 def precedents(journal: Journal, laws: display.Laws) -> Precedents:
@@ -47,7 +48,7 @@ def precedents(journal: Journal, laws: display.Laws) -> Precedents:
         for h, x in display.people_rows(mark.facts, protocol=laws.protocol):
             if (h, x) not in changes or changes[h, x].mark.seq < mark.seq:
                 postponed[h, x] = mark
-    return Precedents(_held(journal, laws), changes, postponed, *_trial(laws, marks), marks)
+    return Precedents(_held(journal, laws), changes, postponed, *_trial(laws, marks), marks, laws)
 
 
 def _held(journal: Journal, laws: display.Laws) -> dict[Row, Mark]:
@@ -116,21 +117,21 @@ def taken_back(
             marks[postponed.seq] = postponed
     found = [
         f"This takes back an earlier decision for {phrases.places_words(terms, rows)}:"
-        f" {decided(terms, marks[seq])}."
+        f" {decided(terms, marks[seq], known.laws)}."
         for seq, rows in sorted(reversed_by.items(), reverse=True)
     ]
     found += [
         f"A change was postponed for {phrases.places_words(terms, rows)}:"
-        f" {decided(terms, marks[seq])}."
+        f" {decided(terms, marks[seq], known.laws)}."
         for seq, rows in sorted(put_off.items(), reverse=True)
     ]
     found += [
         "This changes again what an earlier decision chose for"
-        f" {phrases.places_words(terms, rows)}: {decided(terms, marks[seq])}."
+        f" {phrases.places_words(terms, rows)}: {decided(terms, marks[seq], known.laws)}."
         for seq, rows in sorted(changed_again.items(), reverse=True)
     ]
     if begins_trial and known.ended is not None:
-        found.append(f"This begins a trial again: {decided(terms, known.ended)}.")
+        found.append(f"This begins a trial again: {decided(terms, known.ended, known.laws)}.")
     return found
 
 
@@ -142,16 +143,17 @@ def undone(terms: Terms, known: Precedents, to: int) -> list[str]:
     since = [*enumerate(known.versions, start=1)][to:][::-1]
     found = list[str]()
     for number, mark in since[:_MOST_UNDONE]:
-        but = " A rollback lifts no veto." if mark.is_veto else ""
-        found.append(f"It takes back version {number}: {decided(terms, mark)}.{but}")
+        does = "replaces" if mark.is_veto else "takes back"
+        but = " That veto stays." if mark.is_veto else ""
+        found.append(f"It {does} version {number}: {decided(terms, mark, known.laws)}.{but}")
     if (rest := len(since) - len(found)) > 0:
         found.append(f"It takes back {counted(rest, 'earlier version')} since version {to}, too.")
     return found
 
 
-def decided(terms: Terms, mark: Mark) -> str:
+def decided(terms: Terms, mark: Mark, laws: display.Laws | None = None) -> str:
     """Who decided what, when and why."""
-    what = display.decision_words(terms, mark.kind, mark.facts)
+    what = display.decision_words(terms, mark.kind, mark.facts, laws)
     reason = mark.facts.get("reason")
     why = f" (“{reason}”)" if reason else ""
     return f"{display.who(mark)} {what} on {display.clock(mark.time)}{why}"

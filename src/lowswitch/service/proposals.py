@@ -155,7 +155,7 @@ def _line(
         "mean": 0.0 if gain is None else gain["mean"],
         "before": _before_words(known, turned_down[-1]) if turned_down else "",
         "past": "" if past is None else news.past_words(known, row, past),
-        "new": _place(row) in new,
+        "fresh": _place(row) in new,
         "reverses": reverses,
         "ticked": key in chosen,
         "small": is_small(row, most) and not (reverses or _place(row) in new),
@@ -305,7 +305,8 @@ def reminder(known: Known, journal: Journal, trial: dict[str, Any] | None) -> di
     limits = [mark for mark in journal.decisions() if mark.facts.get("share")]
     began = known.precedents.began
     if trial is not None and not trial["new"] and began is not None:
-        return {"said": f"This would end a trial that was approved: {decided(known.terms, began)}."}
+        words = f"{decided(known.terms, began, known.precedents.laws)}."
+        return {"said": f"This would end a trial that was approved: {words}"}
     if trial is None or not trial["new"]:
         return {}
     if (ended := known.precedents.ended) is not None:

@@ -79,7 +79,7 @@ async def list_page(
             "several": several,
             "unlikely": [
                 (one, *doubted[one.number])
-                for one in ledger.tickets_numbered([*doubted][-_LISTED:])
+                for one in reversed(ledger.tickets_numbered([*doubted][-_LISTED:]))
             ],
             "contradicted": [
                 (one, contradicted[one.number])

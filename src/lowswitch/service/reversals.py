@@ -43,20 +43,27 @@ def _named(known: Known, decision: dict[str, Any]) -> tuple[str, str, str]:
     return names, words if few else f"{len(rows)} places", words
 
 
+def _either(known: Known, decision: dict[str, Any]) -> tuple[str, str]:
+    """The actions of a veto after "no patient is given", and the word for them."""
+    names = [known.terms.labels["action"][a] for a in decision["actions"]]
+    return several(names, "or"), "It" if len(names) == 1 else "They"
+
+
 def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
     """Actions that are forbidden in rows."""
     names, where, all_of_them = _named(known, decision)
     if not known.has_rows:
         return _whole_vetoed(known, decision, names, where)
+    either, it = _either(known, decision)
     lines = [
-        f"No new {known.case} is given {names} for: {all_of_them}. It cannot be proposed there."
+        f"No new {known.case} is given {either} for: {all_of_them}. {it} cannot be proposed there."
     ]
     after = law_of(known, "vetoed", decision)
     changes, rows = _replacements(known, after)
     lines += _freed_lines(known, after, {(h, x) for h, x, _ in changed_rows(known, after)})
     if changes:
         lines.append(
-            f"{names} is given there now. Version {known.run.version + 1} replaces it at once, as"
+            f"{either} is given there now. Version {known.run.version + 1} replaces it at once, as"
             " listed below."
         )
         lines += expected_lines(known)
@@ -80,7 +87,8 @@ def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
 def _veto_lines(known: Known) -> list[str]:
     """The later effects of a veto."""
     again = (
-        "The pending proposal is made again without it. That uses up none of the proposals left."
+        "The pending proposal is made again without that, and perhaps with other changes. That uses"
+        " up none of the proposals left."
     )
     return [
         *([again] if known.view is not None else []),
@@ -90,7 +98,8 @@ def _veto_lines(known: Known) -> list[str]:
 
 def _whole_vetoed(known: Known, decision: dict[str, Any], names: str, where: str) -> Sheet:
     """Actions that no policy on features may play any more."""
-    lines = [f"No new {known.case} is given {names}. It cannot be proposed."]
+    either, it = _either(known, decision)
+    lines = [f"No new {known.case} is given {either}. {it} cannot be proposed."]
     title = f"Forbid {names} for {where}"
     sheet = Sheet(f"{title}?", title, lines, back="/map", css="stop")
     if not known.policies.allowed[:, decision["actions"]].any():
@@ -122,7 +131,7 @@ def _freed_lines(known: Known, after: Any, changed: set[tuple[int, int]]) -> lis
         if (h, x) not in changed:
             found.setdefault(int(after[0, h, x]), set()).add((h, x))
     lines = [
-        f"The trial's {known.cases} who were to be given it get {names[a]} instead, like the"
+        f"The trial's {known.cases} who were to be given that get {names[a]} instead, like the"
         f" protocol: {phrases.places_words(known.terms, sorted(rows))}."
         for a, rows in sorted(found.items())
     ]

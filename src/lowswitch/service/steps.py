@@ -75,11 +75,12 @@ async def known_of(
         )
         if view is not None or earlier is not None or known.holds:
             earlier_ones = precedents(call.service.journal, laws_of(ledger))
-            known = known._replace(
-                precedents=earlier_ones, only_trial=call.service.journal.never_changes()
-            )
-        if has_rows and rows and kind == "rejected":
-            known = known._replace(hold=ledger.hold_of(rows))
+            trial = call.service.journal.never_changes()
+            back = {row for row, by in earlier_ones.held.items() if by.kind == "rolled_back"}
+            known = known._replace(precedents=earlier_ones, only_trial=trial - back)
+        if has_rows and view is not None and kind == "rejected":
+            asked = rows or [[row["step"], row["state"]] for row in view.rows]
+            known = known._replace(hold=ledger.hold_of(asked))
         elif has_rows and kind == "rolled_back":
             begun = changed_anywhere(known)
             known = known._replace(hold=ledger.hold_of(begun) if begun else None)
