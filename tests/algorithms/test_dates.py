@@ -184,7 +184,8 @@ def test_what_a_late_board_rejects_is_not_proposed_again_before_the_next_date(tm
     if algorithm is MIXED:  # all rows are held, and so nothing was spent
         assert (again, ledger.status().proposed) == (None, 1)
         assert ledger.status().nothing_because.endswith(
-            "; nothing is proposed where a change was postponed or rolled back, until that hold ends"
+            "; nothing is proposed where a change was postponed or rolled back,"
+            " until that hold ends"
         )
     else:
         approve(ledger, again)

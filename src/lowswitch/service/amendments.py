@@ -63,6 +63,7 @@ async def _amend_form(
         "amend.html",
         "tickets",
         status,
+        unlikely=call.service.journal.doubted.get(known.number, ("", []))[1],
         ticket=known,
         meanwhile=await _meanwhile(call, ticket),
         lines=entry.lines(steps),

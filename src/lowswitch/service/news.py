@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,16 +58,18 @@ def news(
         "since": f"since you read the proposal of {display.clock(before.time)}"
         if seen
         else "since the proposal before",
-        "why": _why(known, marks, learned),
+        "why": _why(known, marks, learned, old),
         "lines": lines[:_MOST],
         "rest": max(0, len(lines) - _MOST),
         "keys": new,
     }
 
 
-def _why(known: Known, marks: Sequence[Mark], learned: int) -> list[str]:
+def _why(
+    known: Known, marks: Sequence[Mark], learned: int, old: Collection[tuple[int, int]]
+) -> list[str]:
     """What happened since the earlier proposal, newest last."""
-    found = [_did(known, mark) for mark in marks if _leads(mark)]
+    found = [_did(known, mark, old) for mark in marks if _leads(mark)]
     rest = len(found) - _MOST_EVENTS
     found = [f"{counted(rest, 'earlier event')}"] * (rest > 0) + found[-_MOST_EVENTS:]
     if learned:
@@ -82,7 +84,7 @@ def _leads(mark: Mark) -> bool:
     return mark.kind in ("met", "amended", "lifted") or KINDS[mark.kind].ends_proposal
 
 
-def _did(known: Known, mark: Mark) -> str:
+def _did(known: Known, mark: Mark, old: Collection[tuple[int, int]]) -> str:
     """What somebody did, where and when."""
     when = f"on {display.clock(mark.time)}"
     if mark.kind in ("met", "amended"):
@@ -93,7 +95,8 @@ def _did(known: Known, mark: Mark) -> str:
     rows = [(h, x) for h, x in mark.facts.get("rows", [])]
     if _on_rows(mark):
         verb = "approved" if mark.kind == "approved" else "postponed"
-        did = f"{'forbade' if mark.facts.get('forever') else verb} a part of it"
+        how_much = "all" if set(old) <= set(rows) else "a part"
+        did = f"{'forbade' if mark.facts.get('forever') else verb} {how_much} of it"
     elif rows:
         did += f" for {phrases.places_words(known.terms, rows)}"
     why = f" (“{mark.facts['reason']}”)" if mark.facts.get("reason") else ""

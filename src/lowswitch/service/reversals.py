@@ -273,6 +273,8 @@ def capped(known: Known, decision: dict[str, Any]) -> Sheet:
             "The pending proposal is withdrawn and made again. That uses up none of the proposals"
             " left."
         )
+    if known.run.quorum > 1:
+        lines.append("This takes effect at once, by your decision alone.")
     trial = trial_of(known, after) or kinds_in_trial(known, known.effect or {})
     return Sheet(f"{title}?", title, lines, (), (), "/timeline", "stop", trial=trial)
 
