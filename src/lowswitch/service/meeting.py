@@ -172,6 +172,10 @@ def known_then(call: Call, known: Known, asked: Mark) -> Known | None:
             return None
     policies = ledger.policy_of(min(version, ledger.version))
     earlier = ledger.policy_of(decision["to"]) if "to" in decision else None
+    if earlier is not None and (kept := decision.get("kept")):
+        earlier = earlier.copy()
+        for h, x in kept:
+            earlier[:, h, x] = policies[:, h, x]
     run = dataclasses.replace(known.run, version=version)
     return known._replace(
         run=run, view=view, policies=policies, earlier=earlier, worth=None, motions=(), others={}

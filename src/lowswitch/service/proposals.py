@@ -84,6 +84,7 @@ def headline(known: Known, view: ProposalView) -> dict[str, Any]:
             "big": effects.proposal_title(known, view.rows[0]),
             "rest": "",
             "worth": worth_words(known, "change"),
+            "protocol": {},
         }
     n = sum(effects.is_of_protocol(known, row) for row in view.rows)
     trial = _trial(known, view) if known.protocol else None

@@ -13,6 +13,7 @@ from lowswitch.ledger.evidence import BY_WORTH
 from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.responses import MotionView
 from lowswitch.ledger.table_terms import TableTerms
+from lowswitch.review.gate import Hold
 from lowswitch.service import actions
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import BODIES, RefusedError, checked
@@ -82,8 +83,9 @@ async def known_of(
             asked = rows or [[row["step"], row["state"]] for row in view.rows]
             known = known._replace(hold=ledger.hold_of(asked))
         elif has_rows and kind == "rolled_back":
-            begun = changed_anywhere(known)
-            known = known._replace(hold=ledger.hold_of(begun) if begun else None)
+            until = (decision or {}).get("until")  # as of when it was asked for
+            hold = ledger.hold_of(changed_anywhere(known)) if until is None else Hold(None, until)
+            known = known._replace(hold=hold)
         if not known.has_rows:
             return _with_effect(ledger, known, kind, decision or {})
         if not (kind and KINDS[kind].of_version):
