@@ -232,7 +232,8 @@ class Deciding(Reading):
             payload |= how | {"visits": None if visits is None else int(visits)}
             payload |= {} if named is None else {"actions": named}
             if not forever and visits is None:
-                payload |= writer.state.held_until(self.terms.proposals.keys(payload["rows"]))
+                held = self.terms.proposals.keys(payload["rows"])
+                payload |= {} if held is None else writer.state.held_until(held)
             answer = self._decide(writer, by, REVIEWER, "rejected", payload)
             return answer if isinstance(answer, MotionView) else None
 

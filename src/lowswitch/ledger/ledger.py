@@ -594,8 +594,9 @@ class Ledger(Deciding):
         The other report stays on record. If the site sends yet another one, that waits again. With
         `unlikely`, record instead that a report is right although a server listed it as unlikely.
         """
-        asked = {"ticket": ticket, "reason": text("reason", reason)}
-        asked |= {"unlikely": True} if unlikely else {}
+        asked: dict[str, Any] = {"ticket": ticket, "reason": text("reason", reason)}
+        if unlikely:
+            asked["unlikely"] = True
         with self._writing(self._named("dismissed", by, request, asked)) as writer:
             if writer.done is None:
                 writer.dismiss(ticket, reason, by, unlikely=unlikely)

@@ -52,7 +52,7 @@ def facts(known: Known) -> dict[str, Any]:
     for (seq, hold), rows in sorted(found.items(), key=lambda pair: -pair[0][0]):
         own = [row for row in rows if row not in known.only_trial]
         all_of_them += len(own) or len(rows)
-        where = phrases.places_words(known.terms, sorted(own, key=lambda row: row[::-1]))
+        where = phrases.places_words(known.terms, sorted(own, key=lambda row: (row[1], row[0])))
         if not own:
             where = f"the trial, in {counted(len(rows), 'place')}"
         elif len(own) > MOST_LINES:

@@ -166,6 +166,7 @@ class Journal:
         elif kind == "dismissed" and payload.get("unlikely"):
             if self.doubted.pop(payload["number"], None) is not None:
                 report = self.reader.store.ticket_numbered(payload["number"]).report
+                assert report is not None  # or nothing in it was doubted
                 right = payload_of(*self.reader.store.event(report))
                 self.seen.vouch(right, self.reader.terms)
         elif kind == "dismissed":

@@ -56,12 +56,16 @@ def _held(journal: Journal, laws: display.Laws) -> dict[Row, Mark]:
     found = dict[Row, Mark]()
     for mark in journal.marks if laws.has_rows else []:
         if mark.kind == "rejected" and not mark.facts.get("forever"):
-            found |= dict.fromkeys(map(tuple, mark.facts["rows"]), mark)
+            found |= dict.fromkeys(_rows(mark.facts["rows"]), mark)
         elif mark.kind == "rolled_back" and mark.facts["version"] <= len(laws.tables):
             before, after = laws.tables[mark.facts["version"] - 2 : mark.facts["version"]]
-            rows = map(tuple, np.argwhere((before != after).any(axis=0)).tolist())
+            rows = _rows(np.argwhere((before != after).any(axis=0)).tolist())
             found |= dict.fromkeys(rows, mark)
     return found
+
+
+def _rows(pairs: Iterable[Sequence[int]]) -> list[Row]:
+    return [(h, x) for h, x in pairs]
 
 
 def last_changes(laws: display.Laws, marks: Sequence[Mark]) -> dict[Row, Past]:
