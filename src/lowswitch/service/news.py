@@ -98,7 +98,7 @@ def _did(known: Known, mark: Mark, old: Collection[tuple[int, int]]) -> str:
         how_much = "all" if set(old) <= set(rows) else "a part"
         did = f"{'forbade' if mark.facts.get('forever') else verb} {how_much} of it"
     elif rows:
-        did += f" for {phrases.places_words(known.terms, rows)}"
+        did += f" for {phrases.few_places_words(known.terms, rows)}"
     why = f" (“{mark.facts['reason']}”)" if mark.facts.get("reason") else ""
     return f"{display.who(mark)} {did} {when}{why}"
 
@@ -140,7 +140,9 @@ def _changes(
         and known.policies[(0, *key)] != row["to"][0]
     ]
     if gone:
-        found.append(f"No longer proposed: a change for {phrases.places_words(known.terms, gone)}.")
+        found.append(
+            f"No longer proposed: a change for {phrases.few_places_words(known.terms, gone)}."
+        )
     return [*back_again, *found, *judged], new_ones
 
 

@@ -120,18 +120,18 @@ def taken_back(
             put_off.setdefault(postponed.seq, []).append((h, x))
             marks[postponed.seq] = postponed
     found = [
-        f"This takes back an earlier decision for {phrases.places_words(terms, rows)}:"
+        f"This takes back an earlier decision for {phrases.few_places_words(terms, rows)}:"
         f" {decided(terms, marks[seq], known.laws)}."
         for seq, rows in sorted(reversed_by.items(), reverse=True)
     ]
     found += [
-        f"A change was postponed for {phrases.places_words(terms, rows)}:"
+        f"A change was postponed for {phrases.few_places_words(terms, rows)}:"
         f" {decided(terms, marks[seq], known.laws)}."
         for seq, rows in sorted(put_off.items(), reverse=True)
     ]
     found += [
         "This changes again what an earlier decision chose for"
-        f" {phrases.places_words(terms, rows)}: {decided(terms, marks[seq], known.laws)}."
+        f" {phrases.few_places_words(terms, rows)}: {decided(terms, marks[seq], known.laws)}."
         for seq, rows in sorted(changed_again.items(), reverse=True)
     ]
     if begins_trial and known.ended is not None:
