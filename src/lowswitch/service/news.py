@@ -81,16 +81,18 @@ def _why(
 
 def _leads(mark: Mark) -> bool:
     """Whether something can make the learner propose anew."""
-    return mark.kind in ("met", "amended", "lifted") or KINDS[mark.kind].ends_proposal
+    kind = KINDS[mark.kind]
+    return kind.ends_proposal or kind.has_report or mark.kind == "lifted"
 
 
 def _did(known: Known, mark: Mark, old: Collection[tuple[int, int]]) -> str:
     """What somebody did, where and when."""
     when = f"on {display.clock(mark.time)}"
-    if mark.kind in ("met", "amended"):
+    if mark.kind == "met":
         held = ", also for held places" if mark.facts.get("held") else ""
-        again = "asked again" if mark.kind == "met" else "corrected a report"
-        return f"{mark.actor} {again}{held} {when}"
+        return f"{mark.actor} asked again{held} {when}"
+    if KINDS[mark.kind].has_report:
+        return f"{mark.actor} {KINDS[mark.kind].verb} {when}"
     did = display.decision_words(known.terms, mark.kind, mark.facts, known.precedents.laws)
     rows = [(h, x) for h, x in mark.facts.get("rows", [])]
     if _on_rows(mark):
