@@ -149,6 +149,10 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "help": "Propose before the next date, too; this spends one of the budget.",
         "action": "store_true",
     },
+    "--held": {
+        "help": "Let postponed and rolled-back rows be proposed again now.",
+        "action": "store_true",
+    },
     "--version": {"help": "The version to go back to.", "type": int, "required": True},
     "--kind": {
         "help": "What to write (default: %(default)s).",
@@ -393,13 +397,14 @@ def dismiss(ledger: Ledger, options: argparse.Namespace) -> Any:
     return ledger.status()
 
 
-@_command("--by", "--early", "--request?")
+@_command("--by", "--early", "--held", "--request?")
 def propose(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Let the learner propose what it would change now; this replaces what waits."""
     from lowswitch.ledger.text import replaced, withdrawn
 
     before = ledger.proposal()
-    made = ledger.propose(by=options.by, early=options.early, request=options.request)
+    more = {"early": options.early, "held": options.held, "request": options.request}
+    made = ledger.propose(by=options.by, **more)
     if before is None or options.json:
         return made or _nothing(ledger, options)
     return replaced(made, before) if made else withdrawn(_nothing(ledger, options), before)

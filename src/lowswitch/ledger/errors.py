@@ -9,6 +9,10 @@ class TokenWarning(UserWarning):
     """A token expires soon, or has expired."""
 
 
+class ReportWarning(UserWarning):
+    """A report was stored, and something in it is unlikely."""
+
+
 class LedgerError(ValueError):
     """The base class of all errors of a ledger."""
 

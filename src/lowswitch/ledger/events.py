@@ -57,7 +57,7 @@ KINDS = {
         is_neutral=True,
     ),
     "dismissed": Kind(
-        word="contradiction dismissed", learn_later=True, of_ticket=True, is_neutral=True
+        word="report left as it is", learn_later=True, of_ticket=True, is_neutral=True
     ),
     "amended": Kind(
         "corrected a report", word="report corrected", of_ticket=True, has_report=True, is_idle=True

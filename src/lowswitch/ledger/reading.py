@@ -44,6 +44,7 @@ from lowswitch.ledger.state import OPEN, STATUSES, State, proposal_hash
 from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.ledger.terms import Report, Terms
+from lowswitch.review.gate import Hold
 from lowswitch.show.text import counted
 
 if TYPE_CHECKING:
@@ -110,6 +111,40 @@ class Reading:
         if not (isinstance(version, int) and 1 <= version <= len(versions)):
             raise LedgerError(f"there is no version {version!r}; they are 1 to {len(versions)}")
         return self.terms.shown(versions[version - 1])
+
+    def restored(self, version: int) -> Any:
+        """A version as a rollback would deploy it now: without what was forbidden since.
+
+        Parameters
+        ----------
+        version
+            The number of the version.
+        """
+        self.policy_of(version)
+        policy, _ = self._ready().restored(version)
+        return self.terms.shown(policy)
+
+    def holds(self) -> dict[tuple[int, int], Hold]:
+        """The rows (step, state) that are postponed or rolled back, and when each hold ends."""
+        with self._lock:
+            learner = self._ready().learner
+            return learner.holds if self.terms.has_rows else {}
+
+    def hold_of(self, rows: Sequence[Sequence[int]]) -> Hold:
+        """When rows [step, state] that are postponed now may be proposed again.
+
+        If they differ, this is the last of them.
+
+        Parameters
+        ----------
+        rows
+            The rows.
+        """
+        with self._lock:
+            state, keys = self._ready(), [(h, x) for h, x in rows]
+            told = state.held_until(keys).get("until")
+            more = [one for key in keys if (one := state.learner.next_trigger(key)) is not None]
+            return Hold(max(more, default=None) if told is None else None, told)
 
     def policy_json(self, version: int | None = None, member: int | None = None) -> dict[str, Any]:
         """A version as plain JSON values: all of it, or one table.

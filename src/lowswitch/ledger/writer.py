@@ -14,7 +14,7 @@ from lowswitch.ledger.reference import is_named, not_pending
 from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import ProposalView, Told
 from lowswitch.ledger.snapshot import is_due, snapshot_of
-from lowswitch.ledger.state import MISSING, OPEN, REFUSED, State, proposal_hash
+from lowswitch.ledger.state import LEARNED, MISSING, OPEN, REFUSED, WAITING, State, proposal_hash
 from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.terms import ENDED, Report
 
@@ -281,9 +281,18 @@ class Writer:
         }
         return known, (0, ""), payload
 
-    def dismiss(self, ticket: str, reason: str, by: str) -> None:
-        """Leave the report of a ticket as it is, although its site sent another one."""
+    def dismiss(self, ticket: str, reason: str, by: str, *, unlikely: bool) -> None:
+        """Leave the report of a ticket as it is, although its site sent another one.
+
+        unlikely: instead, although something in it is unlikely.
+        """
         known = self.ticket(ticket)
+        if unlikely:
+            if known.report is None or known.status not in (WAITING, LEARNED):
+                raise LedgerError(f"ticket {ticket} has no report that counts")
+            facts = {"number": known.number, "reason": reason, "unlikely": True}
+            self.add(by, OPERATOR, "dismissed", facts)
+            return
         sent = self._sent("conflict", known.number)
         answered = self._sent("dismissed", known.number)
         last = max([known.report or 0, *(one.seq for one in answered)])

@@ -242,6 +242,7 @@ class Quorum(Reason, kw_only=True):
 
 class Meeting(Named):
     early: bool = False
+    held: bool = False
 
 
 class Rollback(Reason, kw_only=True):
@@ -255,6 +256,7 @@ class Losses(Reason, kw_only=True):
 
 class Dismissal(Reason, kw_only=True):
     ticket: Text
+    unlikely: bool = False
 
 
 class Cap(Reason, kw_only=True):
