@@ -355,7 +355,9 @@ def test_the_console_shows_the_next_date_and_offers_nothing_before_it(tmp_path):
                 client.propose()
             assert client.propose(early=True).told == 1
             assert client.status().next_date == "after episode 3, when 2 more are learned"
-            with pytest.raises(LedgerError, match="None is no proposal to decide on; status"):
+            with pytest.raises(
+                LedgerError, match="there is no proposal to decide on .None.; status"
+            ):
                 client.approve(None, reason="seen")
         assert served.ledger.status().proposed == 1
 

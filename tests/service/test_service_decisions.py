@@ -478,7 +478,7 @@ def test_an_operator_withdraws_what_she_asked_for_and_nothing_else(clinic):
     assert "Withdraw: Roll back to version 7?" in sheet
     refused = clinic.post("/decline", okafor, motion=asked.number, reason="no", **SURE)
     assert refused[0] == 422
-    assert "an operator can withdraw only her own requests" in plain(refused[2])
+    assert "an operator can withdraw only their own requests" in plain(refused[2])
     clinic.post("/decline", okafor, motion=mine.number, reason="a mistake", **SURE)
     assert [one.number for one in ledger.motions()] == [asked.number]
     (event,) = ledger.newest(1, kind="declined")

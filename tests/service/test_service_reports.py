@@ -100,7 +100,7 @@ WRONG = {
     "a gap": ({"states": ("ill", "", "ill"), "actions": ("drug", "", "drug"),
                "rewards": ("1", "", "3")}, "Week 12 is filled in, but week 4 is not complete"),
     "no treatment": ({"actions": ("drug", "", "drug")}, "Week 4 has no treatment"),
-    "a comma": ({"rewards": ("1,5", "2", "3")}, "Week 0: '1,5' is no number"),
+    "a comma": ({"rewards": ("1,5", "2", "3")}, "Week 0: '1,5' is not a number"),
     "too much": ({"rewards": ("40", "2", "3")}, "outside of the declared range [0, 4]"),
     "another finding": ({"states": ("il", "ill", "ill")}, "'il'"),
     "a part": ({"states": ("ill", "", ""), "actions": ("drug", "", ""),

@@ -201,7 +201,7 @@ class Client(Remote):
         ]
 
     def _posted(self, path: str, **body: Any) -> list[dict[str, Any]]:
-        """The answers to several requests or reports; if there are none, `trouble` says why."""
+        """The answers to several requests or reports; if no answer came, `trouble` says why."""
         try:
             answers: list[dict[str, Any]] = self._connection.post(path, **body)["answers"]
         except (AccessError, UnreachableError) as error:

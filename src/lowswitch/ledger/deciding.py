@@ -562,7 +562,7 @@ class Deciding(Reading):
         request
             Your own name for this command; see `Ledger.missing`.
         role
-            "reviewer" or "operator", for the record; an operator can withdraw only her own motions.
+            "reviewer" or "operator", for the record. Operators withdraw only their own motions.
         """
         asked = {"motion": motion, "reason": text("reason", reason)}
         require_word("role", role, (REVIEWER, OPERATOR))
@@ -571,7 +571,7 @@ class Deciding(Reading):
                 known = self._motion(writer.state, motion)
                 if role == OPERATOR and (known.by, known.role) != (by, role):
                     raise LedgerError(
-                        f"{known.by} asked for this; an operator can withdraw only her own"
+                        f"{known.by} asked for this; an operator can withdraw only their own"
                         " requests, and a reviewer can turn down any"
                     )
                 writer.add(by, role, "declined", dict(asked))
@@ -603,7 +603,7 @@ class Deciding(Reading):
             return answer if isinstance(answer, MotionView) else None
 
     def motion(self, number: int) -> MotionView:
-        """The pending motion with this number; otherwise an error that says why there is none.
+        """The pending motion with this number; otherwise an error that says why it is not pending.
 
         Parameters
         ----------

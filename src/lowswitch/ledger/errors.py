@@ -86,4 +86,4 @@ class BrokenError(LedgerError):
 
 
 class ContradictedError(BrokenError):
-    """The events are not those that somebody outside knows of."""
+    """The events contradict a fact that is known outside."""

@@ -147,7 +147,7 @@ class Ledger(Deciding):
             When a row of a proposal is called IMPROVE, LIKELY or WORSE; by default {"improve":
             0.05, "likely": 0.8, "worse": 0.2}.
         name
-            What people call the run.
+            The name of the run.
         words
             What people call an "episode", "step", "state", "action" and "reward", such as
             {"episode": "patient"}.
@@ -182,8 +182,8 @@ class Ledger(Deciding):
 
         if initial is not None:
             raise LedgerError(
-                "what a ledger deploys first is given as policy=, a table of actions [H, S]; it is"
-                " initial= of a Learner, of simulate and of plan"
+                "give the initial policy of a ledger as policy=, a table of actions [H, S];"
+                " initial= is for Learner, simulate and plan"
             )
         terms = declared(
             algorithm,
@@ -240,7 +240,7 @@ class Ledger(Deciding):
                 row = store.event(1)
             except errors.BrokenError:
                 raise errors.NotALedgerError(
-                    f"{printable(address)!r} holds no event; it is no ledger"
+                    f"{printable(address)!r} holds no event, so it is not a ledger"
                 ) from None
             facts = read_event(*row, 1, GENESIS).payload
         except BaseException:
@@ -806,7 +806,7 @@ class Ledger(Deciding):
         Returns
         -------
         ProposalView or None
-            The first proposal. None if the budget has none to spare before the first date.
+            The first proposal. None if the budget has no proposal to spare before the first date.
         """
         with self._writing() as writer:
             episodes = self.terms.history(states, actions, rewards)
@@ -814,7 +814,7 @@ class Ledger(Deciding):
                 return self.proposal()
             if writer.state.issued or self.terms.gate != "review":
                 raise LedgerError(
-                    "history comes before the first ticket, and behind a gate in review"
+                    "history comes before the first ticket, and needs a gate in review"
                 )
             payload = episodes | {
                 "source": text("source", source),

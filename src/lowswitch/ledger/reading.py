@@ -436,7 +436,7 @@ class Reading:
         return {name: _called(name, numbered.get(numbers[name]), ordered) for name in names}
 
     def _number_in(self, name: str) -> int:
-        """The number in a name such as 1,153 or patient 1,153; 0 if there is none."""
+        """The number in a name such as 1,153 or patient 1,153; 0 without a number."""
         word = re.escape(self.terms.word("episode"))
         digits = r"(\d{1,9}|\d{1,3}(?:,\d{3}){1,2})"
         found = re.fullmatch(rf"(?i:{word} )?{digits}", name.strip())
@@ -495,7 +495,7 @@ class Reading:
         ticket
             The ticket, or its name.
         event
-            The number of the event with the report that somebody has read; 0 if there was none.
+            The number of the event with the report that the user read; 0 without a report.
         """
         known, _ = self.report_of(ticket)
         found, seq = list[Event](), known.report
@@ -567,7 +567,7 @@ class Reading:
         """
         known, _ = self.report_of(ticket)
         if known.status == OPEN:
-            raise LedgerError(f"ticket {ticket} is open; tell it")
+            raise LedgerError(f"ticket {ticket} is open; report on it with tell")
         state = self._ready()
         policy = state.versions[known.version - 1]
         self.terms.report(known.number, policy, states, actions, rewards, ended, propensities)
@@ -698,7 +698,7 @@ class Reading:
         Parameters
         ----------
         known
-            Facts that somebody outside has noted, from `anchors.trusted` or `anchors.expected`.
+            Facts that were noted outside, from `anchors.trusted` or `anchors.expected`.
             Without them, a record that was rewritten as a whole is not detected.
         progress
             A function that is told how far the replay is.
@@ -797,7 +797,7 @@ class Reading:
 
 
 def version_named(words: str) -> int:
-    """The version that somebody searches for, such as version 9; 0 if it is something else."""
+    """The version in a search such as version 9; 0 if the search is for something else."""
     found = re.fullmatch(r"(?i)version (\d{1,9})", words.strip())
     return int(found[1]) if found else 0
 

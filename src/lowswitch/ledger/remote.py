@@ -563,8 +563,8 @@ def _version(answer: dict[str, Any]) -> int | MotionView:
 def _hash(proposal: ProposalView | str | None) -> str:
     if proposal is None:
         raise LedgerError(
-            "None is no proposal to decide on; status().nothing_because says why nothing waits for"
-            " a decision"
+            "there is no proposal to decide on (None); status().nothing_because says why nothing"
+            " waits for a decision"
         )
     return proposal.hash if isinstance(proposal, ProposalView) else proposal
 

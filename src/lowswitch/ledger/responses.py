@@ -253,7 +253,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Restored:
-    """What a restore did, and what is left to do."""
+    """What a restore did, and what you still have to do."""
 
     whole: bool
     verdict: str

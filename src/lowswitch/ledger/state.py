@@ -156,7 +156,9 @@ class State:
             elif not known.learn_later:
                 self.learn()
                 if event.role != LEDGER and not replay.forced and self.expected():
-                    raise BrokenError(event.seq, "what the events before it led to is missing")
+                    raise BrokenError(
+                        event.seq, "the event that must follow from the events before it is missing"
+                    )
             if needs_quorum(event.kind, event.payload):
                 self._require_quorum(event)
             handler(event, replay)
@@ -328,7 +330,7 @@ class State:
     def _declined(self, event: Event, replay: Replay) -> None:
         motion = self.motions.pop(event.payload["motion"])
         if event.role == OPERATOR and (motion.by, motion.role) != (event.actor, event.role):
-            raise ValueError(f"{event.actor} can withdraw only her own requests")
+            raise ValueError(f"{event.actor} can withdraw only their own requests")
 
     def _quorum(self, event: Event, replay: Replay) -> None:
         self.quorum = event.payload["quorum"]

@@ -165,7 +165,7 @@ class TableTerms(Terms):
         propensities: Any = None,
     ) -> Report:
         if propensities is not None:
-            raise LedgerError("propensities are of features; with states, leave them out")
+            raise LedgerError("propensities are for features; with states, leave them out")
         places = self.indices("state", items("states", states))
         paid = self.paid(items("rewards", rewards))
         if actions is None:

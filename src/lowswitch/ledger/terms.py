@@ -480,11 +480,13 @@ def declared(
     of_tables, of_features = families()
     if features["features"] is None:
         if not features["shared"]:
-            raise LedgerError(f"shared={features['shared']!r} is of features; leave it out")
+            raise LedgerError(
+                f"shared={features['shared']!r} applies to features, not to tables; leave it out"
+            )
         return of_tables.declared(algorithm, **tables, **others)
     for name, given in tables.items():
         if given is not None:
-            raise LedgerError(f"{name}= is of tables, which features do not have; leave it out")
+            raise LedgerError(f"{name}= applies to tables, not to features; leave it out")
     return of_features.declared(algorithm, **features, **others)
 
 

@@ -267,7 +267,7 @@ class Writer:
             self.require_thawed()
         known = self.ticket(ticket)
         if known.status == OPEN:
-            raise LedgerError(f"ticket {ticket} is open; tell it")
+            raise LedgerError(f"ticket {ticket} is open; report on it with tell")
         report = self.report(known, states, actions, rewards, ended, propensities)
         if self.done is not None and (before := self._told_before(known, report)) is not None:
             return known, before, None
@@ -309,7 +309,7 @@ class Writer:
         return len(seen) < _MOST_UNCOUNTED and report not in seen
 
     def _sent(self, kind: str, number: int) -> list[Event]:
-        """The first events of a kind about a ticket, including those of this transaction."""
+        """The first events of a kind about a ticket, including events of this transaction."""
         stored = [views.event_of(*row) for row in self.store.sent(kind, number, _MOST_UNCOUNTED)]
         mine = [one for one in self.events if one.kind == kind and one.payload["number"] == number]
         return [*stored, *mine]
@@ -422,7 +422,7 @@ def no_proposal(why: str | None) -> str:
     waits = f"nothing waits for a decision: {why}"
     if why is None:
         waits = "one waits for a decision; proposal() gives it"
-    return f"None is no proposal to decide on, and {waits}"
+    return f"there is no proposal to decide on (None): {waits}"
 
 
 def require_ended(ended: Any) -> None:

@@ -495,7 +495,7 @@ class Gate:
 
 
 def _approved(knowledge: Knowledge, parts: Parts, part: Part | None, share: float | None) -> Parts:
-    """What is deployed if only a part of these parts, or a smaller trial, is approved."""
+    """The policy to deploy if only some of these parts, or a smaller trial, are approved."""
     if part is None and share is None:
         return parts
     deployed = knowledge.limited(parts, part=part, share=share)

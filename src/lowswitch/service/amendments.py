@@ -311,6 +311,6 @@ async def consequences(call: Call, relearns: bool, reports: int = 1) -> list[str
         " decisions stay."
     ]
     if known.view is not None:
-        lines.append("The pending proposal is made anew, which costs nothing of the budget.")
+        lines.append("The pending proposal is computed again, which uses nothing of the budget.")
         lines += standing.falling(known)
     return lines
