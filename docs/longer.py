@@ -338,8 +338,10 @@ def draw() -> None:
         style = {"color": colors[one.words], "linestyle": "-" if one.scale == 0.05 else "--"}
         medians = np.median(added, axis=0)
         axes.plot(passed[4:], medians, label=f"{one.words}, c = {one.scale:g}", **style)
-    axes.set(xscale="log", yscale="log", xlabel="episodes", ylabel="in the last decade (median)")
-    axes.set_title("log K is a level line here")
+    axes.set(
+        xscale="log", yscale="log", xlabel="episodes", ylabel="added in the last decade (median)"
+    )
+    axes.set_title("growth like log K is level here")
     axes.legend(fontsize=7.5, loc="lower left")
     figure.savefig(TARGET / "longer.png", dpi=120)
 

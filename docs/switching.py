@@ -226,11 +226,11 @@ def draw() -> None:
         right.plot(MARKS[SHOWN], np.median(group.by_decade, axis=0), label=label, **style)
     left.set(xscale="log", yscale="log", xlabel="episodes", ylabel="local switches so far")
     right.set(
-        xscale="log", yscale="log", xlabel="episodes", ylabel="switches in a decade, up to here"
+        xscale="log", yscale="log", xlabel="episodes", ylabel="switches added in the last decade"
     )
     right.legend(fontsize=8, loc="lower left")
     left.set_title("Median over problems")
-    right.set_title("log K is a level line here")
+    right.set_title("growth like log K is level here")
     figure.savefig(TARGET / "switches.png", dpi=120)
 
 

@@ -608,7 +608,7 @@ def test_few_deployments_cost_little_regret(name):
 
 def test_no_recipe_is_called_missing():
     """By the first author and the year of its papers."""
-    (missing,) = re.findall(r"Missing are .*?\. \[", (DOCS / "research.md").read_text("utf-8"))
+    (missing,) = re.findall(r"Two are missing: .*?\. \[", (DOCS / "research.md").read_text("utf-8"))
     for name, recipe in algorithms.RECIPES.items():
         cited = recipe(**({"deployments": 3} if name == "few" else {})).cite()
         papers = zip(

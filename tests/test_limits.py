@@ -36,7 +36,9 @@ TABLE = np.full((3, 2, 3), 1 / 3)
     ],
 )
 def test_sparse_tables_with_indices_out_of_range(matrix):
-    with pytest.raises(ValueError, match="sparse transitions are not whole .*; build them anew"):
+    with pytest.raises(
+        ValueError, match="sparse transitions are inconsistent .*; build them again"
+    ):
         ls.TabularMDP(matrix, REWARDS, horizon=2)
 
 

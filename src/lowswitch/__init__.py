@@ -1,4 +1,4 @@
-"""Reinforcement learning for when changing the policy is what costs."""
+"""Reinforcement learning for policies that are expensive to change."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def is_whole(value: Any) -> bool:
 def require_count(
     name: str, value: Any, *, least: int = 1, most: int = MOST, way_out: str = ""
 ) -> int:
-    """A whole number from `least` to what the counters hold; 1e5 is one as well as 100_000."""
+    """A whole number from `least` to what the counters hold; 1e5 and 100_000 are such numbers."""
     if not (is_whole(value) and least <= value <= most):
         raise ValueError(
             f"{name} must be a whole number from {least} to {most:,}, not {shown(value)}"
@@ -245,7 +245,7 @@ def require_within(name: str, array: np.ndarray, low: float, high: float, way_ou
             first = ", ".join(map(str, missing[0]))
             raise ValueError(
                 f"{name} must lie in [{low:g}, {high:g}], but {len(missing):,} of"
-                f" {array.size:,} are NaN, which is no number, the first one at [{first}]"
+                f" {array.size:,} are NaN (not a number), the first one at [{first}]"
             )
         # all digits, because 1 + 2e-16 is not 1
         found = f"[{_digits(array.min())}, {_digits(array.max())}]"

@@ -142,7 +142,7 @@ class Learner(Reviewed):
     def frozen(self) -> bool:
         """The former name of `budget_spent`."""
         warnings.warn(
-            "Learner.frozen is called budget_spent now; paused says whether freeze() was called",
+            "Learner.frozen was renamed to budget_spent; paused says whether freeze() was called",
             DeprecationWarning,
             stacklevel=2,
         )
@@ -473,8 +473,8 @@ def _require_fitting(family: type[Any], given: tuple[Any, ...], options: dict[st
         needed = [one.name for one in parameters if one.default is one.empty]
         others = [one.name for one in parameters if one.default is not one.empty]
         raise ValueError(
-            f"{family.__name__}: {error}; after the algorithm it needs {', '.join(needed)} by their"
-            f" names, and may have {', '.join(others)}"
+            f"{family.__name__}: {error}; after the algorithm, give {', '.join(needed)} by"
+            f" name, and if you like {', '.join(others)}"
         ) from None
 
 

@@ -338,7 +338,7 @@ class TableLearner(Learner):
     ) -> Bounds:
         """Lower and upper values without a prior, all of which hold with 1 - `probability`.
 
-        They hold together, at all times and for all policies, however often somebody looks; see
+        They hold together, at all times and for all policies, however often you look; see
         `learners/bounds.py` for the theorem. The price is width: a useful bound takes thousands of
         episodes, as the page on bounds shows. Steps that are missing because of their outcome are
         not covered. Only learners that plan from counts have bounds.
@@ -530,7 +530,7 @@ class TableLearner(Learner):
         most = require_count("most", most)
         if self.told:
             raise ValueError(
-                f"history comes before the first episode, and {self.told} have been told"
+                f"history must come before the first episode, but {self.told} have been told"
             )
         states, actions, rewards = checked_batch(states, actions, rewards, self._allowed)
         kept = np.where(_first_visits(states, actions, self._knowledge.visits(), most), actions, -1)

@@ -184,7 +184,8 @@ def test_what_a_late_board_rejects_is_not_proposed_again_before_the_next_date(tm
     if algorithm is MIXED:  # all rows are held, and so nothing was spent
         assert (again, ledger.status().proposed) == (None, 1)
         assert ledger.status().nothing_because.endswith(
-            "; changes that were postponed or rolled back stay as they are for now"
+            "; nothing is proposed where a change was postponed or rolled back,"
+            " until that hold ends"
         )
     else:
         approve(ledger, again)
@@ -206,7 +207,7 @@ def test_a_late_date_is_made_up_for_when_the_last_row_is_decided(tmp_path):
     assert (ledger.proposal().told, row in rows_of(ledger.proposal())) == (7, False)
     approve(ledger, ledger.proposal())
     assert ledger.status().nothing_because.endswith(
-        "; changes that were postponed or rolled back stay as they are for now"
+        "; nothing is proposed where a change was postponed or rolled back, until that hold ends"
     )
     assert ledger.verify().whole
 
@@ -354,7 +355,9 @@ def test_the_console_shows_the_next_date_and_offers_nothing_before_it(tmp_path):
                 client.propose()
             assert client.propose(early=True).told == 1
             assert client.status().next_date == "after episode 3, when 2 more are learned"
-            with pytest.raises(LedgerError, match="None is no proposal to decide on; status"):
+            with pytest.raises(
+                LedgerError, match="there is no proposal to decide on .None.; status"
+            ):
                 client.approve(None, reason="seen")
         assert served.ledger.status().proposed == 1
 

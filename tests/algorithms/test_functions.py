@@ -329,7 +329,7 @@ def test_what_does_not_compile_runs_as_plain_python(mdp):
         (
             {"pole": 2},
             pytest.raises(
-                ValueError, match="bonus by slow and speedy is no finite number .* visit n = 2;"
+                ValueError, match="bonus by slow and speedy is not a finite number .* visit n = 2;"
             ),
         ),
     ):
@@ -374,7 +374,7 @@ def test_a_bonus_that_ends_in_nan_is_named_with_its_first_such_visit(mdp):
         "    return 0.1 / n if n < at else math.sqrt(at - n - 1)\n"
     )
     algorithm = ls.Algorithm(estimator=parts.QLearning(), bonus=bonus(), schedule=parts.Growth(2))
-    message = "the bonus by pole is no finite number at step .*, at its visit n = 6; let it"
+    message = "the bonus by pole is not a finite number at step .*, at its visit n = 6; let it"
     with pytest.raises(ValueError, match=message):
         ls.simulate(mdp, algorithm, episodes=3_000, seeds=1)
 

@@ -712,7 +712,9 @@ def test_runs_with_a_class_that_is_not_known_are_loaded_with_its_text(
         runs.save(tmp_path / "runs.npz")
     monkeypatch.setattr(Thirds, "__module__", "elsewhere")
     for name in ("runs.npz", "again.npz"):
-        with pytest.warns(UserWarning, match="its results are whole: unknown schedule '__main__"):
+        with pytest.warns(
+            UserWarning, match="the results in .* are complete, .*: unknown schedule '__main__"
+        ):
             read = ls.load(tmp_path / name)
         assert str(read.algorithm) == str(algorithm)
         np.testing.assert_array_equal(read.regret, runs.regret)

@@ -359,7 +359,7 @@ def test_the_summary_has_intervals():
     [
         ([0.5, 1.2], "not .*; rescale the rewards"),
         ([-0.1, 0.5], "not .*; rescale the rewards"),
-        ([0.5, math.nan], r"but 1 of 2 are NaN, which is no number, the first one at \[1\]"),
+        ([0.5, math.nan], r"but 1 of 2 are NaN \(not a number\), the first one at \[1\]"),
     ],
 )
 def test_means_are_probabilities(means, wrong):

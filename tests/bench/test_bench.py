@@ -181,7 +181,7 @@ def test_the_function_of_the_page_can_be_named(tmp_path, monkeypatch):
     assert measuring._play(mdp, learner, 3, seed=0)[1] <= 3
     for text, message in (
         ("benched_module:none", "no function benched"),
-        ("few2", "is no algorithm"),
+        ("few2", "is neither an algorithm"),
     ):
         with pytest.raises(ValueError, match=message):
             measuring._maker(text)
@@ -200,10 +200,10 @@ def changed(**cell):
     ("data", "message"),
     [
         ([], "an entry is an object"),
-        (changed() | {"version": 1}, "it is of version 1 of the suite, and this library has versi"),
+        (changed() | {"version": 1}, "it was measured with version 1 of the suite, but this libra"),
         (changed() | {"name": "<b>"}, "its name '<b>' must have at most 40"),
-        (changed() | {"results": {}}, "it has no whole results on riverswim-1 with N = 1"),
-        (changed(more=1), "it has no whole results on lock-1 with N = 3"),
+        (changed() | {"results": {}}, "its results on riverswim-1 with N = 1 are incomplete"),
+        (changed(more=1), "its results on lock-1 with N = 3 are incomplete"),
         (changed(regret=[1.0]), "regret must be 4 numbers, one for each seed"),
         (changed(regret=[float("nan")] * 4), "regret lies from 0 to"),
         (changed(regret=[1e9] * 4), "regret lies from 0 to"),
@@ -215,13 +215,17 @@ def changed(**cell):
 def test_impossible_submissions_are_refused(data, message, tmp_path):
     path = tmp_path / "entry.json"
     path.write_text(json.dumps(data), encoding="utf-8")
-    with pytest.raises(ValueError, match=f"is no entry of the suite: .*{message}"):
+    with pytest.raises(ValueError, match=f"is not an entry of the suite: .*{message}"):
         bench.read_entry(path)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "is no JSON file"), ("3", "is no table of entries"), ("[{}]", "is no table of entries")],
+    [
+        ("", "is no JSON file"),
+        ("3", "is not a table of entries"),
+        ("[{}]", "is not a table of entries"),
+    ],
 )
 def test_a_table_that_is_none_is_named(text, message, tmp_path):
     (tmp_path / "table.json").write_text(text, encoding="utf-8")
@@ -257,7 +261,7 @@ def test_the_command_scores_checks_and_merges(tmp_path, monkeypatch, capsys):
     Path(entry).write_text(json.dumps(other), encoding="utf-8")
     assert main(["bench", "--merge", entry, "--into", "table.json"]) != 0
     assert main(["bench", "--check", entry]) != 0
-    assert "comes out otherwise here; measure it anew" in capsys.readouterr().err
+    assert "comes out otherwise here; measure it again" in capsys.readouterr().err
     assert main(["bench", "--check", entry, "--cells", "0"]) != 0
     assert main(["bench", "--merge", entry]) != 0
 

@@ -52,7 +52,7 @@ def test_a_ledger_takes_a_saved_plan_and_a_patience_in_days(tmp_path, capsys):
     assert (terms.patience_days, terms.forecast) == (30.0, ((0, 0.5, 1.0, 1.5),))
     plan.write_text("{}")
     code, _, error = run(capsys, "create", tmp_path / "other.db", *CREATE.split(), *more)
-    assert (code, "is no plan.json of this version" in error) == (2, True)
+    assert (code, "is not a plan.json of this version" in error) == (2, True)
 
 
 def test_a_run_with_features_by_the_command_line(tmp_path, capsys):
@@ -148,12 +148,12 @@ def test_a_veto_and_an_amendment_by_the_command_line(tmp_path, capsys):
     [
         (
             "left,right,left,up\n" * 3,
-            "entry 4 in line 1 .* is 'up', which is no action; .*left, right.*, or numbers",
+            "entry 4 in line 1 .* is 'up', which is not an action; .*left, right.*, or numbers",
         ),
         ("0,1,0,0\n0,1\n0,0,0,0\n", "line 2 of .* has 2 entries, not 4"),
         ("0,1,0,0\n", "has 1 lines; a table of actions has 3 lines"),
         ("", "has 0 lines"),
-        ("0,1,0,7\n" * 3, "entry 4 in line 1 .* is '7', which is no action"),
+        ("0,1,0,7\n" * 3, "entry 4 in line 1 .* is '7', which is not an action"),
     ],
 )
 def test_a_policy_in_a_file_that_is_none(tmp_path, capsys, text, message):
@@ -183,7 +183,7 @@ def test_labels_that_look_like_numbers_are_labels(tmp_path):
     assert policy_from_file(file, 3) == [[2, 1]]
     file.write_text("0,1\n")
     with pytest.raises(
-        ValueError, match="entry 1 .* is '0', which is no action; actions are 1, 2$"
+        ValueError, match="entry 1 .* is '0', which is not an action; actions are 1, 2$"
     ):
         policy_from_file(file, ["1", "2"])
 
@@ -358,7 +358,7 @@ def test_history_comes_in_by_its_dates(tmp_path):
     [
         ("2,s2,left", "2,s9,left", "line 3, column state: there is no state 's9'"),
         ("3,s1,left,0", "3,s1,left,7", "line 4, column reward: the reward 7.0 is outside"),
-        ("3,s1,left,0", "3,s1,left,x", "line 4, column reward: 'x' is no number"),
+        ("3,s1,left,0", "3,s1,left,x", "line 4, column reward: 'x' is not a number"),
         ("3,s1,left,0", "3,s1,,0", "line 4, column action: it is empty"),
         ("3,s1,left,0", "2,s1,left,0", "line 4, column step: episode 'b' has step 2 twice"),
         ("b,2025-02-01,3,s1,left,0\n", "", "line 3, column step: episode 'b' has 2 of 3 steps"),

@@ -148,7 +148,7 @@ def test_a_bad_token_is_not_made(tmp_path, options, says):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.org"])
 def test_other_machines_are_let_in_behind_tls_alone(host, capsys):
-    with pytest.raises(LedgerError, match="in the open"):
+    with pytest.raises(LedgerError, match="unencrypted"):
         Place(host, 0, False, None)
     assert Place(host, 0, True, "https://ledger.example.org").behind_tls
     with pytest.raises(LedgerError, match="--behind-tls needs --origin"):
@@ -247,7 +247,9 @@ def test_compiling_writes_no_plain_line_into_the_log(tmp_path, monkeypatch, caps
 
 def test_the_commands_of_the_page_are_commands():
     root = Path(__file__).parents[2]
-    pages = [root / "docs" / name for name in ("operations.md", "around.md", "howto.md")]
+    pages = [
+        root / "docs" / name for name in ("operations.md", "recovery.md", "around.md", "howto.md")
+    ]
     units = sorted((root / "packaging").glob("*.service"))
     texts = [path.read_text(encoding="utf-8") for path in (*pages, *units)]
     found = [
@@ -268,7 +270,18 @@ def test_the_commands_of_the_page_are_commands():
 
 
 @pytest.mark.parametrize(
-    "name", ["operations", "around", "service", "security", "howto", "record", "evidence", "ledger"]
+    "name",
+    [
+        "operations",
+        "recovery",
+        "around",
+        "service",
+        "security",
+        "howto",
+        "record",
+        "evidence",
+        "ledger",
+    ],
 )
 def test_links_to_a_section_name_a_heading(name):
     docs = Path(__file__).parents[2] / "docs"

@@ -385,7 +385,7 @@ def test_a_problem_from_a_file(tmp_path):
     for arrays, message in (
         (whole, "does not say how many steps"),
         ({"rewards": rewards}, "has no transitions"),
-        (whole | {"reward": rewards}, "has 'reward', which is no part of it"),
+        (whole | {"reward": rewards}, "has 'reward', which does not belong there"),
         (whole | {"rewards": 5 * rewards, "horizon": 2}, r"lie in \[0, 5\] .* --reward-range"),
     ):
         np.savez(path, **arrays)

@@ -199,7 +199,7 @@ def test_a_function_that_is_not_found_again_is_named_and_can_be_given(tmp_path):
     learner.save(tmp_path / "learner.npz")
     loaded = ls.Learner.load(tmp_path / "learner.npz")
     with pytest.raises(
-        ValueError, match=r"a function of its user's, .*lambda.* learner.spaces.use"
+        ValueError, match=r"needs the feature function .*lambda.* learner.spaces.use"
     ):
         loaded.predict(EXAMPLES[0], 0)
     with pytest.raises(ValueError, match="restore the function as it was"):
@@ -265,7 +265,9 @@ def test_a_learner_of_another_map_is_refused(played):
     with pytest.raises(ValueError, match=r"has 15 features and 2 actions, and the environment 5"):
         learn(cart(), learner, features=features.standardised(EXAMPLES), episodes=2)
     plain = ls.Learner(FEW, features=15, actions=2, horizon=H, episodes=9)
-    with pytest.raises(ValueError, match="sees features, and does not know of what; give features"):
+    with pytest.raises(
+        ValueError, match="sees features, but has no map that makes them; give features"
+    ):
         learn(cart(), plain, episodes=2)
     learn(cart(), plain, features=MAP, episodes=2)
     assert plain.predict(np.zeros(4), 0) in (0, 1)

@@ -805,7 +805,7 @@ class Written(Untabled):
         ),
         (
             lambda: learn(VecEnv(), ALGORITHM, horizon=2, episodes=1),
-            "as Stable-Baselines3 has them; make one of Gymnasium with gymnasium.make_vec",
+            "of Stable-Baselines3; make one of Gymnasium with gymnasium.make_vec",
         ),
         (
             lambda: learn(

@@ -143,7 +143,7 @@ def test_rescaled_values_come_back_in_the_users_units():
         (lambda P, r: (P, r + 1), r"rewards must lie in \[0, 1\].*rescale"),
         (
             lambda P, r: (P, r * np.nan),
-            r"rewards must lie in .*are NaN, which is no number, .* \[0, 0",
+            r"rewards must lie in .*are NaN \(not a number\), .* \[0, 0",
         ),
         (lambda P, r: (P, r[0]), r"rewards must have shape"),
         (lambda P, r: (P, np.zeros((5, 3, 2))), r"\[H, S, A\] with H = 2, .* not \(5, 3, 2\)"),

@@ -193,7 +193,7 @@ def test_intervals_cover_after_batches_that_learned():
         ({"laws": [[0.5, 1.5]]}, r"laws must lie in \[0, 1\]"),
         ({"batches": [0, 0, 1]}, "batches must be 0 to 0"),
         ({"batches": [0, 0, 0.5]}, "batches must be integers"),
-        ({"laws": [[0.5, 0.5]] * 2, "batches": [1, 0, 0]}, "batches must never fall"),
+        ({"laws": [[0.5, 0.5]] * 2, "batches": [1, 0, 0]}, "batches must not decrease"),
         ({"rewards": [1.0, 2]}, "one entry for each case"),
         ({"rewards": [1.0, 2, np.inf]}, "must be finite"),
         ({"actions": [0, 1, 2]}, "actions must be 0 to 1"),

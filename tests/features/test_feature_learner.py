@@ -130,7 +130,7 @@ def test_a_learner_with_a_broken_factor_or_episodes_is_refused(tmp_path):
     facts, arrays = learner._state()
     for name, wrong, message in (
         ("factor", -arrays["factor"], "its factor does not belong to a positive matrix"),
-        ("moment", arrays["moment"] * np.nan, "moment has entries that are no numbers"),
+        ("moment", arrays["moment"] * np.nan, "moment has entries that are not numbers"),
         ("kept.actions", arrays["kept.actions"] + 5, "actions must be 0 to 1"),
         ("kept.x", arrays["kept.x"][:, :1], "its episodes have the shape"),
     ):

@@ -54,7 +54,7 @@ def test_few_keeps_the_number_of_members(asked, members):
     "option", [{"mass": 1.0}, {"rewards": "mean"}, {"pooled": True}, {"rows": 3}]
 )
 def test_options_of_few_that_mean_nothing_for_features_are_refused(option):
-    with pytest.raises(ValueError, match=f"{next(iter(option))} is of tables"):
+    with pytest.raises(ValueError, match=f"{next(iter(option))} applies to tables"):
         reviewed(ls.few(deployments=3, **option))
 
 

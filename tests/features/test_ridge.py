@@ -341,7 +341,9 @@ def test_few_means_the_linear_family_with_its_dates(rule, options):
 def test_other_algorithms_are_refused_by_name():
     with pytest.raises(ValueError, match="learns tables of states and cannot use features"):
         bandit(ls.psrl())
-    with pytest.raises(ValueError, match="learns from features, and a table of states has none"):
+    with pytest.raises(
+        ValueError, match="learns from features, but a table of states has no features"
+    ):
         ls.Learner(ls.linear(), horizon=1, states=2, actions=2, episodes=3)
 
 

@@ -42,11 +42,11 @@ def rewritten(data, change):
         (lambda data: b"x" + data, "does not begin and end as an archive does"),
         (
             lambda data: rewritten(data, lambda name, part: part + b"\0" * (name == "cells.npy")),
-            "cells.npy has bytes too few or too many",
+            "cells.npy has too few or too many bytes",
         ),
         (
             lambda data: rewritten(data, lambda name, part: part[: -(name == "cells.npy") or None]),
-            "cells.npy has bytes too few or too many",
+            "cells.npy has too few or too many bytes",
         ),
         (
             lambda data: rewritten(data, lambda _, part: part.replace(b"\x01", b"\x02")),
@@ -72,7 +72,7 @@ def test_a_member_that_claims_to_be_huge_is_refused_before_it_is_allocated():
     def claim(name, part):
         return head.getvalue() if name == "cells.npy" else part
 
-    with pytest.raises(ValueError, match="cells.npy has bytes too few or too many"):
+    with pytest.raises(ValueError, match="cells.npy has too few or too many bytes"):
         ls.Learner.from_bytes(rewritten(taught("rows").to_bytes(), claim))
 
 
@@ -221,7 +221,7 @@ def test_a_learner_goes_through_bytes_as_it_is(name):
         ("mixture", "keys", "members", 5, "its noise does not match seed 0"),
         ("planner", "records", "start", 2**40, "its successors lie outside their pool"),
         ("planner", "records", "size", 10**6, "its successors lie outside their pool"),
-        ("planner", "pool", "state", 77, "successors are no states"),
+        ("planner", "pool", "state", 77, "successors are not states"),
         ("planner", "clock", "pool", 10**9, "its successors lie outside their pool"),
         ("posterior", "order", None, 0, "its order of states is not a permutation"),
     ],

@@ -409,8 +409,11 @@ REPORTS = [
     ((X, 0, float("nan")), "the reward nan is outside"),
     ((X, 0, None), "the reward None is outside"),
     ((X, 0, "1"), "rewards must be a list, one for each step, not '1'"),
-    (([X, X], [0, 1], [1.0, 1.0]), "2 contexts, 2 actions and 2 rewards are no episode of 1 steps"),
-    (([X], [0, 1], [1.0]), "1 contexts, 2 actions and 1 rewards are no episode"),
+    (
+        ([X, X], [0, 1], [1.0, 1.0]),
+        "2 contexts, 2 actions and 2 rewards are not an episode of 1 steps",
+    ),
+    (([X], [0, 1], [1.0]), "1 contexts, 2 actions and 1 rewards are not an episode"),
     (([], [], []), "0 steps are no whole episode of 1"),
 ]
 
@@ -457,8 +460,8 @@ DECLARATIONS = [
     ({"features": 0}, "features must be .*0"),
     ({"features": ["age", "age", "dose"]}, "features must be different texts"),
     ({"missing": "optimistic"}, 'declare "drop" or "hold"'),
-    ({"absorbing": 1}, "absorbing= is of tables"),
-    ({"actions_allowed": [[True]]}, "actions_allowed= is of tables"),
+    ({"absorbing": 1}, "absorbing= applies to tables"),
+    ({"actions_allowed": [[True]]}, "actions_allowed= applies to tables"),
     ({"policy": np.zeros((1, 3), dtype=int)}, "is a LinearPolicy, not ndarray"),
     ({"policy": ls.Learner(ls.linear(), features=2, actions=4, episodes=9).policy}, "LinearPolicy"),
     ({"algorithm": ls.psrl()}, "use ls.linear, ls.linucb or ls.few"),

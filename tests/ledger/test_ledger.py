@@ -651,12 +651,12 @@ def test_a_snapshot_of_another_version_is_not_used(tmp_path):
 
 def test_a_decision_on_none_says_why_there_is_nothing(tmp_path):
     ledger = made(tmp_path / "run.db")
-    with pytest.raises(LedgerError, match="None is no proposal .* nothing is due, and nobody"):
+    with pytest.raises(LedgerError, match="there is no proposal .* nothing is due, and nobody"):
         ledger.approve(ledger.proposal(), by="board", reason="seen")
     until_proposed(ledger)
     with pytest.raises(LedgerError, match=r"one waits for a decision; proposal\(\) gives it"):
         ledger.reject(None, by="board", reason="seen")
-    with pytest.raises(LedgerError, match="is given as policy="):
+    with pytest.raises(LedgerError, match="give the initial policy of a ledger as policy="):
         made(tmp_path / "other.db", initial=np.zeros((H, S), dtype=int))
     assert not (tmp_path / "other.db").exists()
 

@@ -246,7 +246,7 @@ def test_an_anchor_that_does_not_fit_on_the_disk_leaves_no_half_line(tmp_path):
 
 def test_a_half_line_of_anchors_says_what_to_do(tmp_path):
     (tmp_path / "anchors.jsonl").write_text('{"run": "eb2')
-    with pytest.raises(LedgerError, match="line 1: this is no anchor; if it was cut off"):
+    with pytest.raises(LedgerError, match="line 1: this is not an anchor; if it was cut off"):
         trusted(tmp_path / "anchors.jsonl")
 
 

@@ -96,7 +96,7 @@ def test_a_veto_where_nothing_is_new_names_the_row_by_its_labels(tmp_path, capsy
     again = ledger.propose(by="secretary")
     row = next(row for row in again.rows if not {*row["to"]} - {*row["from"]})
     name = f"{row['step_label']}:{row['state_label']}"
-    with pytest.raises(LedgerError, match=f"row {name} would play the same actions in other"):
+    with pytest.raises(LedgerError, match=f"row {name} would play the same actions with other"):
         ledger.reject(again, rows=[(row["step"], row["state"])], forever=True, **WHO)
     who = ["--by", "board", "--reason", "no", "--forever"]
     more = ["--proposal", again.hash[:12], "--rows", name]

@@ -50,7 +50,9 @@ def test_an_event_before_the_first_one_is_found_and_not_acted_on(address, tmp_pa
     ledger, honest = run_of(address), run_of(tmp_path / "honest.db")
     one = forged(seq)
     edit(ledger, "INSERT INTO events (seq, body, hash) VALUES (?, ?, ?)", seq, one.body, one.hash)
-    assert "the table of events has 1 more row under numbers of no event" in ledger.verify().what
+    assert (
+        "the table of events has 1 more row with a number that no event has" in ledger.verify().what
+    )
     for either in (ledger, honest):
         either.amend("t3", *RIGHT, **WHO)  # a replay, which takes in all amendments
     assert tables(ledger) == tables(honest)
@@ -101,14 +103,14 @@ def test_every_column_of_an_event_is_verified(address, column):
 def test_an_event_without_a_number_is_found(tmp_path):
     ledger, one = run_of(tmp_path / "a.db"), forged(7)
     edit(ledger, "INSERT INTO events (seq, body, hash) VALUES (NULL, ?, ?)", one.body, one.hash)
-    assert "1 more row under numbers of no event" in ledger.verify().what
+    assert "1 more row with a number that no event has" in ledger.verify().what
 
 
 def test_an_event_whose_number_is_none_is_named(tmp_path):
     ledger = run_of(tmp_path / "a.db")
     edit(ledger, "UPDATE events SET seq = '5x' WHERE seq = 5")
     found = Ledger.open(tmp_path / "a.db", read_only=True).verify()
-    assert (found.whole, "stored under '5x', which is no number" in found.what) == (False, True)
+    assert (found.whole, "stored under '5x', which is not a number" in found.what) == (False, True)
 
 
 def test_a_ticket_that_points_nowhere_is_named_when_it_is_listed(address):

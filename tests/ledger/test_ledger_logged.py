@@ -139,7 +139,7 @@ def test_a_csv_file_with_and_without_propensities(tmp_path):
     ("before", "after", "message"),
     [
         (",0.25", ",", "line 3, column propensity: it is empty"),
-        (",0.25", ",often", "line 3, column propensity: 'often' is no number"),
+        (",0.25", ",often", "line 3, column propensity: 'often' is not a number"),
     ],
 )
 def test_a_propensity_that_is_none_is_refused(tmp_path, before, after, message):

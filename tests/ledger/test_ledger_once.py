@@ -254,7 +254,7 @@ def test_many_amendments_are_taken_together_or_not_at_all(address):
     ledger.ask("here", "open")
     before = ledger.status()
     for reports, why in (
-        ([right("t2", RIGHT), right("t13", RIGHT)], "t13 is open; tell it"),
+        ([right("t2", RIGHT), right("t13", RIGHT)], "t13 is open; report on it with tell"),
         ([right("t2", RIGHT), right("t2", OTHER)], "a ticket is there twice"),
         ([right("t2", RIGHT), right("t3", OTHER) | {"rewards": [2, 2, 2]}], r"\[0, 1\]|range"),
     ):

@@ -91,7 +91,7 @@ def test_a_ledger_whose_events_are_whole_needs_no_backup(address, capsys, sql):
         before = ledger.store.head()
     changed(address, sql)
     code, out, _ = run(capsys, "ledger", "verify", address, "--json")
-    assert (code, "makes everything else anew" in json.loads(out)["remedy"]) == (3, True)
+    assert (code, "computes everything else" in json.loads(out)["remedy"]) == (3, True)
     done = restore(address, by="operator")
     assert (done.lost, done.paused, done.tokens) == ("nothing", False, "as they were")
     with Ledger.open(address) as after:

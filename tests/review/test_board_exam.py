@@ -186,7 +186,7 @@ def test_a_frozen_learner_learns_and_proposes_when_it_is_thawed(kind):
     learner = pending(kind)
     learner.freeze()
     for decide in (learner.approve, learner.propose):
-        with pytest.raises(ValueError, match="while the learner is frozen; thaw it first"):
+        with pytest.raises(ValueError, match="while the learner is frozen; call thaw first"):
             decide()
     learner.reject()
     tell(kind, learner, 30)

@@ -124,7 +124,7 @@ def test_looks_are_log_spaced_and_reach_the_end():
         ({"stop": ls.Stop(rounds=3)}, "simulate stops by Stop\\(within=..., probability=...\\)"),
         ({"stop": ls.Stop(within=0.1, seconds=3)}, "leave the rest to concurrent.run"),
         ({"algorithm": ls.ucb2_hoeffding()}, "a Q-learner keeps none"),
-        ({"mdp": PROBLEMS["masked-sequence"]()}, "within needs first states that are drawn"),
+        ({"mdp": PROBLEMS["masked-sequence"]()}, "within needs initial states that are drawn"),
     ],
 )
 def test_what_cannot_stop_says_so(options, message):
@@ -137,7 +137,7 @@ def test_rounds_refuse_what_cannot_stop():
     stop = ls.Stop(within=0.1)
     with pytest.raises(ValueError, match="a Q-learner keeps none"):
         concurrent.run(lock(), ls.ucb2_hoeffding(), 100, machines=2, stop=stop)
-    with pytest.raises(ValueError, match="within needs first states"):
+    with pytest.raises(ValueError, match="within needs initial states"):
         concurrent.run(PROBLEMS["masked-sequence"](), LEARNER, 100, machines=2, stop=stop)
 
 

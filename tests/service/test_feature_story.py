@@ -432,8 +432,8 @@ def test_a_rollback_is_confirmed_with_what_changes_for_whom(guarded):
         reviewer.approve(proposal, reason="minutes")
         reviewer.forbid(None, ["cooled"], reason="coolant")
         shown = guarded.post("/rollback", session, version="1")[2].decode()
-        assert "It takes back version 4: the reviewer" in shown
-        assert "A rollback lifts no veto." in shown
+        assert "It replaces version 4: the reviewer" in shown
+        assert "That veto stays." in shown
         assert "It takes back version 3: the reviewer" in shown
         effect = guarded.ledger.effect("rolled_back", {"to": 1})
         assert effect["regions"]

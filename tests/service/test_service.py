@@ -256,7 +256,7 @@ def test_a_bad_body_is_refused_and_changes_nothing(served, name):
         ({"ended": 1}, "ended must be a text"),
         ({"ticket": "a\nb"}, "ticket must be a text that is not empty and has no control"),
         ({"site": "another"}, "reports[0] has a field that is not in /api/openapi.json: `site`"),
-        ({"\ud800": 1}, "the name of a field has a character that is no text"),
+        ({"\ud800": 1}, "the name of a field has a character that is not text"),
     ],
 )
 def test_a_bad_report_is_refused_and_its_ticket_stays_open(served, change, says):

@@ -129,7 +129,7 @@ def test_people_decide_and_operate_by_the_client(served):
 
 
 def test_a_token_goes_nowhere_in_the_open():
-    with pytest.raises(LedgerError, match="in the open; use https"):
+    with pytest.raises(LedgerError, match="unencrypted; use https"):
         Client("http://ledger.example.org", "a.b")
     with pytest.raises(LedgerError, match="url must be"):
         Client("ftp://127.0.0.1", "a.b")

@@ -3,6 +3,7 @@
 import re
 import threading
 from asyncio import run_coroutine_threadsafe
+from html import unescape
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,6 +28,7 @@ WARD = {
     "policy": np.zeros((2, 3), dtype=int),
     "episodes": 500,
 }
+WHICH = ("protocol", "change")  # gains: outside the trial, and over all cases
 TRIAL = WARD | {"algorithm": ls.few(deployments=10, asked=True, trial=0.25, members=16)}
 
 
@@ -57,6 +59,12 @@ def records(ledger, patients=40):
     return ledger.add_history(states.tolist(), actions.tolist(), rewards.tolist(), **how)
 
 
+def plain(body):
+    """The words of a page."""
+    text = body if isinstance(body, str) else body.decode()
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", text.partition("<main")[2])))
+
+
 def key(row):
     return f"{row['step']}:{row['state']}"
 
@@ -66,7 +74,7 @@ def in_trial(ledger):
 
 
 def expected_gain(sheet):
-    return re.search(r"<li>Expected: (.*?)</li>", sheet)[1]
+    return re.search(r"<li>Expected outside the trial: (.*?)</li>", sheet)[1]
 
 
 # ---- nothing by mistake --------------------------------------------------------------------------
@@ -215,7 +223,7 @@ def test_a_limit_beside_every_choice_is_used_or_refused(tmp_path):
 # ---- rollback ------------------------------------------------------------------------------------
 
 
-def test_a_rollback_that_a_veto_rules_out_is_not_promised(tmp_path):
+def test_a_rollback_keeps_what_a_veto_forbids_out_and_restores_the_rest(tmp_path):
     with Served(tmp_path, **WARD) as served:
         ledger, session = served.ledger, served.login("operator")
         view = records(ledger)
@@ -223,19 +231,28 @@ def test_a_rollback_that_a_veto_rules_out_is_not_promised(tmp_path):
         h, x = view.rows[0]["step"], view.rows[0]["state"]
         given = int(ledger.policy_of(2)[0, h, x])
         ledger.forbid([(h, x)], [given], instead=1, by="board", reason="harm")
-        status, _, body = served.post("/rollback", session, version=2)
-        text = body.decode()
-        assert status == 422
-        assert "will be deployed" not in text
-        step, state = WARD["steps"][h], WARD["states"][x]
-        assert f"gives actions that were forbidden since: {WARD['actions'][given]} for" in text
-        assert f"{state}, {step}" in text
-        assert "Versions 1 and 3 can be deployed" not in text  # 3 is deployed
-        assert "Version 1 has nothing forbidden" in text
-        assert served.post("/rollback", session, version=1)[0] == 200
+        text = plain(served.post("/rollback", session, version=2)[2])  # but for the veto, it is 3
+        assert "Version 2 is already deployed, except for what was forbidden since." in text
+        ledger.rollback(1, by="office", reason="an alarm")
         served.post("/freeze", session, reason="an alarm")
-        banner = served.page("/", session)[1]
-        assert "no veto can be lifted" in banner
+        assert "Vetoes, rollbacks and the end of a trial are still possible" in plain(
+            served.page("/", session)[1].encode()
+        )
+        place = f"{WARD['states'][x]}, {WARD['steps'][h]}"
+        text = plain(served.post("/rollback", session, version=2)[2])
+        assert "Roll back to version 2, except in 1 place?" in text
+        now = WARD["actions"][int(ledger.policy[0, h, x])]
+        assert f"so the protocol gives there: {now} for {place}. Everything else is" in text
+        before = ledger.policy.copy()
+        status = served.post("/rollback", session, version=2, reason="now", **SURE)[0]
+        assert status == 303
+        after, wanted = ledger.policy, ledger.policy_of(2).copy()
+        wanted[:, h, x] = before[:, h, x]
+        assert (after == wanted).all()
+        assert (after != before).any()
+        (event,) = ledger.newest(1, kind="rolled_back")
+        assert event.payload["kept"] == [[h, x]]
+        assert ledger.verify(progress=False).whole
 
 
 # ---- what a decision leaves out ------------------------------------------------------------------
@@ -262,7 +279,8 @@ def test_what_was_postponed_is_counted_alike_and_not_called_rejected(tmp_path):
         assert len(changes) < len(view.rows)
         _, text, given = limited(served, session, view, "postpone all", "")
         assert "The proposed trial is not adopted" in text
-        assert "The next proposal can contain the same changes again" in text
+        assert "After that a proposal can contain the same changes again" in text
+        assert "by your decision alone: a reviewer may postpone" in text  # two approve
         served.post("/decide", session, **given, reason="minutes 9", **SURE)
         assert ledger.proposal() is None
         assert served.page("/map", session)[1].count("<sup>H</sup>") == len(changes) + 1
@@ -289,6 +307,14 @@ def test_the_cost_of_a_trial_is_told_only_against_the_protocol_it_was_estimated_
             assert "What this trial costs is not known" in text
         page = served.page("/proposal", session)[1]
         assert "compared with the proposed protocol" in page
+        known = served.ledger.worth()
+        both = [phrases.more(known[name]["mean"], served.ledger.terms) for name in WHICH]
+        status = plain(served.page("/", session)[1])
+        assert f"for patients outside the trial: {both[0]}" in status
+        assert f"With the proposed trial, over all patients: {both[1]}." in status
+        assert "no report is taken (sites keep theirs and send them later)" in status
+        assert f"together: {both[0]}" in plain(page)
+        assert f"with the proposed trial, over all patients: {both[1]}" in plain(page)
         for column in ("Gain per 100", "interval", "How sure"):  # by the newest rule
             assert column in page[page.index("<thead>") : page.index("</thead>")]
 
@@ -305,9 +331,10 @@ def test_a_proposal_that_is_made_again_says_what_is_new_and_why(tmp_path):
         ledger.confirm(asked.number, by="Dr Roth", reason="yes")
         names, place = ledger.terms.labels, f"{row['state_label']}, {row['step_label']}"
         text = served.page("/proposal", session)[1]
-        card = text.partition("New since the proposal before")[2].partition("</section>")[0]
-        said = f"Dr Vega and Dr Roth forbade {names['action'][new]} for {place} (“harm”)"
-        assert f"{said}, so the learner" in card
+        card = text.partition("New since you read the proposal of")[2].partition("</section>")[0]
+        said = f"Dr Vega and Dr Roth forbade {names['action'][new]} for {place} on"
+        assert said in card
+        assert "(“harm”)" in card
         again = {(r["step"], r["state"]): r for r in ledger.proposal().rows}
         told = {(r["step"], r["state"]): r for r in view.rows}
         judged = [

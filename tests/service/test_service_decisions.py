@@ -3,12 +3,11 @@
 import itertools
 import re
 import urllib.parse
-from html import unescape
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_service_console import SURE, TRIAL, WARD, enrol, key, records
+from test_service_console import SURE, TRIAL, WARD, enrol, key, plain, records
 
 from lowswitch.ledger.events import KINDS
 from lowswitch.policy.tables import departing
@@ -41,12 +40,6 @@ def clinic(filled, tmp_path):
         for name in ("Dr Vega", "Dr Roth"):
             served.tokens[name] = served.access.create(name=name, role="reviewer", days=1)
         yield served
-
-
-def plain(body):
-    """The words of a page."""
-    text = body if isinstance(body, str) else body.decode()
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", text.partition("<main")[2])))
 
 
 def changes_of(view):
@@ -121,7 +114,9 @@ def test_a_veto_that_brings_something_never_given_is_ticked_and_has_its_evidence
     assert 'name="consent"' in page
     assert "that no patient was ever given there" in text
     (row,), worth = ledger.other_changes([(h, x, new)])
-    assert f"Expected: {phrases.gain_words(worth['protocol'], ledger.terms)}" in text
+    assert f"Expected outside the trial: {phrases.gain_words(worth['protocol'], ledger.terms)}" in (
+        text
+    )
     gain = phrases.amount(row["gain"]["mean"], ledger.terms)
     assert all(column in text for column in ("Gain per 100 patients", "How sure", gain))
     assert f"{visits[h, x, now[h, x]]:,} → 0" in text
@@ -252,7 +247,8 @@ def test_a_trial_that_was_ended_is_not_begun_again_unnoticed(clinic):
     assert "Done: end the trial. Version 9 is in use for new patients." in page
     page = plain(clinic.page("/proposal", vega)[1])
     assert "The learner made it again after the operator ended the trial." in page
-    assert "the operator ended the trial (“drug supply”), so the learner planned again" in page
+    assert re.search(r"The operator ended the trial on [-\d: ]+ UTC \(“drug supply”\)\.", page)
+    assert "No report was learned since: the data are the same." in page
     assert "To approve the trial is to begin one again." in page
     given = {"proposal": ledger.proposal().hash}
     begins = "This begins a trial again: the operator ended the trial on"
@@ -387,7 +383,8 @@ def test_a_rollback_says_what_it_is_expected_to_cost(clinic):
     now, then = ledger.deployed()[0][0], ledger.policy_of(4)[0]
     changes = [(h, x, int(then[h, x])) for h, x in np.argwhere(now != then).tolist()]
     rows, worth = ledger.other_changes(changes)
-    assert f"Expected: {phrases.gain_words(worth['protocol'], ledger.terms)}." in page
+    gain = phrases.gain_words(worth["protocol"], ledger.terms)
+    assert f"Expected outside the trial: {gain}." in page
     assert worth["protocol"]["mean"] < max(row["gain"]["mean"] for row in rows)
     assert "Pays only with" not in page
     assert "The trial gives for the first time:" in page
@@ -481,7 +478,7 @@ def test_an_operator_withdraws_what_she_asked_for_and_nothing_else(clinic):
     assert "Withdraw: Roll back to version 7?" in sheet
     refused = clinic.post("/decline", okafor, motion=asked.number, reason="no", **SURE)
     assert refused[0] == 422
-    assert "an operator can withdraw only her own requests" in plain(refused[2])
+    assert "an operator can withdraw only their own requests" in plain(refused[2])
     clinic.post("/decline", okafor, motion=mine.number, reason="a mistake", **SURE)
     assert [one.number for one in ledger.motions()] == [asked.number]
     (event,) = ledger.newest(1, kind="declined")
@@ -708,11 +705,13 @@ def test_a_word_that_changed_without_data_says_why(clinic):
     row = changes_of(view)[0]
     ledger.reject(view, rows=[(row["step_label"], row["state_label"])], by="Dr Vega", reason="no")
     ledger.reject(ledger.proposal(), by="Dr Vega", reason="later")
-    again = ledger.propose(by="Ms Okafor")
+    assert ledger.propose(by="Ms Okafor") is None  # everything is held
+    again = ledger.propose(by="Ms Okafor", held=True)
     assert again.told == view.told
     text = plain(clinic.page("/proposal", session)[1])
     card = text.partition("New since the proposal before")[2]
-    assert "Ms Okafor asked again, and no report was learned since the proposal before" in card
+    assert "Ms Okafor asked again, also for held places on" in card
+    assert "No report was learned since: the data are the same." in card
     old = {(one["step"], one["state"]): one for one in ledger.proposal_of(view.hash).rows}
     judged = [
         one
@@ -749,7 +748,7 @@ def test_a_row_says_who_chose_what_it_plays_now(tmp_path):
         row = next(one for one in changes_of(view) if (one["step"], one["state"]) == (0, 1))
         page = plain(served.page("/proposal", session)[1])
         assert "Dr Vega chose surgery instead of watch here on" in page
-        back = "This takes that back." in page
+        back = "This change takes that back." in page
         assert back == any(one["to"][0] == 0 and one["from"][0] == 2 for one in changes_of(view))
         assert row["from"][0] == 2
 

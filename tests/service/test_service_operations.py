@@ -205,7 +205,7 @@ def test_an_older_record_in_the_same_file_is_an_outage_until_the_newer_one_is_ba
             time.sleep(0.3)  # for long enough that an outage would end whose cause is gone
             assert served.service.meter.is_out
             assert isinstance(client.tell(issued.ticket, *episode(issued.policy, 1)), Spooled)
-            assert "an older or another record was put in the place" in str(client.trouble)
+            assert "this record was replaced by an older or different one" in str(client.trouble)
             overwritten(path, newer)
             wait_for(lambda: client.flush() == {} and client.trouble is None)
         assert served.ledger.status().learned == 1

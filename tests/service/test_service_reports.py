@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-from lowswitch.ledger import Client, ConflictError, ExpiredError, Ledger, LedgerError
+from lowswitch.ledger import Client, ConflictError, ExpiredError, Ledger, LedgerError, ReportWarning
 from lowswitch.service.pasting import names_in
 from lowswitch.service.reports import looked_for
 from served import Served
@@ -100,7 +100,7 @@ WRONG = {
     "a gap": ({"states": ("ill", "", "ill"), "actions": ("drug", "", "drug"),
                "rewards": ("1", "", "3")}, "Week 12 is filled in, but week 4 is not complete"),
     "no treatment": ({"actions": ("drug", "", "drug")}, "Week 4 has no treatment"),
-    "a comma": ({"rewards": ("1,5", "2", "3")}, "Week 0: '1,5' is no number"),
+    "a comma": ({"rewards": ("1,5", "2", "3")}, "Week 0: '1,5' is not a number"),
     "too much": ({"rewards": ("40", "2", "3")}, "outside of the declared range [0, 4]"),
     "another finding": ({"states": ("il", "ill", "ill")}, "'il'"),
     "a part": ({"states": ("ill", "", ""), "actions": ("drug", "", ""),
@@ -297,6 +297,43 @@ def test_a_report_that_the_server_refuses_is_shown_to_the_office(ward):
         client.tell(ticket, **ILL)
     assert "Refused reports" not in ward.page("/tickets", session)[1]
     assert "refused" not in ward.page("/", session)[1]
+
+
+def test_an_unlikely_report_is_learned_and_the_site_and_the_office_are_warned(ward):
+    session, site, ledger = ward.login("operator"), ward.tokens["site"], ward.ledger
+    journal = ward.service.journal
+    with Client(ward.url, site) as client:
+        usual = ILL | {"rewards": [1, 1.1, 1.2]}
+        ledger.tell_many([{"ticket": client.ask(f"u{i}").ticket} | usual for i in range(70)])
+        journal.catch_up()
+        far = ILL | {"rewards": [1, 3.5, 1]}
+        ticket = client.ask("p1").ticket
+        with pytest.warns(ReportWarning, match="the trial office is told that it is unlikely"):
+            told = client.tell(ticket, **far)
+        journal.catch_up()
+        assert len(told.doubts) == 1, told  # too few successors were seen to doubt one
+        assert "week 4" in told.doubts[0]
+        assert "3.5; all 210 reported before lie between 1 and 1.2" in told.doubts[0]
+        ledger.tell_many([{"ticket": client.ask(f"v{i}").ticket} | usual for i in range(40)])
+        journal.catch_up()
+        second = client.ask("p2").ticket
+        with pytest.warns(ReportWarning, match="never happened in"):
+            client.tell(second, **usual | {"states": ["ill", "well", "ill"]})
+        journal.catch_up()
+    assert ledger.report_of(ticket)[0].status in ("waiting", "learned")  # never refused
+    page = ward.page("/tickets", session)[1]
+    assert "<h2>Unlikely reports</h2>" in page
+    assert page.count("It is right…") == 2
+    assert "2 reports are unlikely, by everything reported before." in ward.page("/", session)[1]
+    sheet = ward.post("/dismiss", session, ticket=ticket, unlikely="1")[2].decode()
+    assert "all 210 reported before" in sheet
+    given = {"ticket": ticket, "unlikely": "1", "reason": "looked up"}
+    assert ward.post("/dismiss", session, **given, **SURE)[0] == 303
+    ward.ledger.amend(second, **usual, reason="typing error", by="office")
+    journal.catch_up()
+    assert "Unlikely reports" not in ward.page("/tickets", session)[1]
+    assert journal.seen.high == 3.5
+    assert ledger.verify(progress=False).whole
 
 
 def test_an_entered_report_had_no_end_before(ward):

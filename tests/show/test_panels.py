@@ -83,7 +83,7 @@ def test_ratios_are_of_the_means_as_in_the_table_and_say_so(results):
     figure = ls.plot(results, ratio_to="ucb-h")
     *_, panel = figure.axes
     assert panel.get_title() == "ratio of the means\n(band: 95 % paired bootstrap)"
-    assert panel.get_ylabel() == "mean regret over that of ucb-h"
+    assert panel.get_ylabel() == "mean regret relative to ucb-h"
     line = next(line for line in panel.get_lines() if line.get_label() == "ucb2-h")
     means = [results[name].regret.mean() for name in ("ucb2-h", "ucb-h")]
     assert line.get_ydata()[-1] == pytest.approx(means[0] / means[1])
@@ -91,7 +91,7 @@ def test_ratios_are_of_the_means_as_in_the_table_and_say_so(results):
     assert np.nanmax(np.abs([same - 1, low - 1, high - 1])) == pytest.approx(0)
     axes = Figure().subplots()
     ls.plot(results, ax=axes, ratio_to="ucb2-h", what="deployments", band="none")
-    assert axes.get_ylabel() == "mean deployments over that of ucb2-h"
+    assert axes.get_ylabel() == "mean deployments relative to ucb2-h"
     assert axes.get_legend_handles_labels()[1] == ["ucb-h"]
 
 
@@ -143,7 +143,9 @@ def test_what_is_sampled_is_not_called_regret(known, name, tmp_path):
 
 def test_a_ratio_of_losses_is_refused_with_the_reason():
     runs = sampled(None)
-    with pytest.raises(ValueError, match="a ratio of losses says nothing of regret; give the Sim"):
+    with pytest.raises(
+        ValueError, match="a ratio of losses says nothing about regret; give the Sim"
+    ):
         ls.plot(runs, ratio_to="a")
     ls.plot(runs, ratio_to="a", what="deployments")
     ls.plot(sampled(0.7), ratio_to="a")

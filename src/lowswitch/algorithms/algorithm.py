@@ -261,8 +261,8 @@ class Algorithm:
         return algorithm
 
     def __str__(self) -> str:
-        """The text that the command line accepts, without options at their defaults; of an
-        algorithm that has none, its label.
+        """The text that the command line accepts, without options at their defaults;
+        the label of an algorithm without a text.
         """
         return self.label
 

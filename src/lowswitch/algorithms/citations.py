@@ -283,7 +283,7 @@ def library_entry() -> str:
     from lowswitch.io.archive import library_version
 
     fields = {
-        "title": "lowswitch: reinforcement learning for when changing the policy is what costs",
+        "title": "lowswitch: reinforcement learning for policies that are expensive to change",
         "author": "{The lowswitch developers}",
         "year": "2026",
         "note": f"Version {library_version()}",

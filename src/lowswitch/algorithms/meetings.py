@@ -1,4 +1,4 @@
-"""The schedule of a board: the policy may change when somebody asks."""
+"""The schedule of a board: the policy may change when the board asks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lowswitch.checks import increasing
 
 @dataclass(frozen=True)
 class Asked(Whole):
-    """All rows may change when somebody asks, because a board meets on dates, not at visit counts.
+    """All rows may change when a board asks, because boards meet on dates, not at visit counts.
 
     With a real process, call `learner.propose()`. Estimators that work in stages still have their
     stages (see `between_dates`), but nothing is deployed when a stage ends.
@@ -35,18 +35,18 @@ class Asked(Whole):
         return tuple(date for date in self.dates or () if date < episodes)
 
     def refresh_bound(self, *, horizon: int, states: int, actions: int, episodes: int) -> float:
-        """The number of dates; without dates, somebody may ask after every episode."""
+        """The number of dates; without dates, a board may ask after every episode."""
         return episodes if self.dates is None else len(self.grid(episodes))
 
 
 def asks(schedule: Schedule) -> Asked | None:
-    """The schedule, or the schedule inside a budget, if it waits until somebody asks."""
+    """The schedule, or the schedule inside a budget, if it waits until a board asks."""
     plain = plain_schedule(schedule)
     return plain if isinstance(plain, Asked) else None
 
 
 def between_dates(schedule: Schedule, otherwise: Schedule) -> Schedule:
-    """The schedule, or `otherwise` if it waits until somebody asks and so has no stages."""
+    """The schedule, or `otherwise` if it waits until a board asks and so has no stages."""
     return schedule if asks(schedule) is None else otherwise
 
 

@@ -785,7 +785,7 @@ def _few_dates(
         )
     if asked and (dates is not None or gap != 1):
         raise ValueError(
-            "with asked=True the policy changes when somebody asks, so there are no "
+            "with asked=True the policy changes when a board asks, so there are no "
             "dates to give and no gap to keep; leave out deployments_at and gap, or asked"
         )
     if dates is not None and require_count("deployments", most) > len(dates):

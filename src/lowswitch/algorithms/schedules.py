@@ -481,7 +481,7 @@ class Budget(Schedule):
         require_word("last", self.last, get_args(Last))
         if self.last != "usual" and self.deployments is None:
             raise ValueError(
-                f'last="{self.last}" needs a number of deployments: nobody can foretell '
+                f'last="{self.last}" needs a number of deployments: nobody can predict '
                 "after how many switches the last deployment comes"
             )
 
@@ -507,7 +507,7 @@ class Budget(Schedule):
 
     @property
     def given(self) -> tuple[int, ...]:
-        """The budgets of deployments and of switches, at least one of which is given."""
+        """The budgets of deployments and of switches, and at least one is given."""
         return tuple(most for most in (self.deployments, self.switches) if most is not None)
 
     def switch_bound(self, **size: int) -> float:

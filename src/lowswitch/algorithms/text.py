@@ -81,7 +81,7 @@ def build(text: str, known: Mapping[str, Callable[..., Any]], what: str) -> Any:
 
 
 def no_option(name: str, key: str, known: Mapping[str, Callable[..., Any]]) -> str:
-    """The error for an unknown option: its own options, and what has the given one."""
+    """The error for an unknown option: its own options, and the names that have the given one."""
     options = inspect.signature(known[name]).parameters
     having = [other for other, made in known.items() if key in inspect.signature(made).parameters]
     way_out = nearest(key, options)

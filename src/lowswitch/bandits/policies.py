@@ -44,7 +44,7 @@ class BanditAlgorithm(ABC):
     def triggers(self, pulls: int) -> Triggers:
         """The pull counts of an arm at which a batch ends, up to `pulls`.
 
-        There are none if a grid ends the batches.
+        No such counts if a grid ends the batches.
         """
         return Triggers(0, ())
 
@@ -350,7 +350,7 @@ class LogLogPolicy(BanditAlgorithm):
         return len(self.ends(arms, pulls))
 
     def switch_bound(self, arms: int, pulls: int) -> int:
-        """A - 1 in each phase, hence O(A log log T).
+        """A - 1 in each phase, so O(A log log T).
 
         A phase with all A arms begins with the arm played last, and a phase with fewer arms has at
         most A - 1 to switch to.

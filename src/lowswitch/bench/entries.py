@@ -70,8 +70,9 @@ class Entry:
             raise ValueError(f"an entry is an object, not {shown(data)}")
         if data.get("version") != VERSION:
             raise ValueError(
-                f"it is of version {shown(data.get('version'))} of the suite, and this library has"
-                f" version {VERSION}; measure it anew with lowswitch bench --algorithm"
+                f"it was measured with version {shown(data.get('version'))} of the suite, but"
+                f" this library has version {VERSION}; measure it again with lowswitch bench"
+                " --algorithm"
             )
         for name in ("name", "algorithm"):
             if not (isinstance(data.get(name), str) and data[name].strip()):
@@ -111,7 +112,7 @@ def _results(data: Any) -> dict[str, dict[int, Cell]]:
                 cell = Cell(**given)
             except (KeyError, TypeError):
                 raise ValueError(
-                    f"it has no whole results on {name} with N = {budget}; an entry has all of"
+                    f"its results on {name} with N = {budget} are incomplete; an entry has all of"
                     f" {', '.join(PROBLEMS)} with N = {', '.join(map(str, BUDGETS))}"
                 ) from None
             why = _why_impossible(name, budget, cell)
@@ -161,7 +162,7 @@ def read_entry(path: str | os.PathLike[str]) -> Entry:
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{str(path)!r} is no JSON file ({error})") from None
     except ValueError as error:
-        raise ValueError(f"{str(path)!r} is no entry of the suite: {error}") from None
+        raise ValueError(f"{str(path)!r} is not an entry of the suite: {error}") from None
 
 
 def read_entries(path: str | os.PathLike[str]) -> list[Entry]:
@@ -172,7 +173,7 @@ def read_entries(path: str | os.PathLike[str]) -> list[Entry]:
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{str(path)!r} is no JSON file ({error})") from None
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} is no table of entries: {error}") from None
+        raise ValueError(f"{str(path)!r} is not a table of entries: {error}") from None
 
 
 def write_entries(path: str | os.PathLike[str], entries: Sequence[Entry]) -> None:

@@ -151,8 +151,8 @@ def _maker(text: str) -> Maker:
     module, _, name = text.partition(":")
     if not name:
         raise ValueError(
-            f"{shown(text)} is no algorithm such as few:deployments={{N}}, and no function such as"
-            " mymodule:make"
+            f"{shown(text)} is neither an algorithm such as few:deployments={{N}} nor a function"
+            " such as mymodule:make"
         )
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

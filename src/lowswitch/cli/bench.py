@@ -38,14 +38,15 @@ _CELLS = 10  # that are measured again, of all problems and budgets
         ),
         required=False,
     ),
-    argument("--name", default="", help="What the entry is called (default: its first word)."),
-    argument("--source", default="", help="Where the algorithm is described."),
+    argument("--name", default="", help="The name of the entry (default: its first word)."),
+    argument("--source", default="", help="A reference that describes the algorithm."),
     argument("--into", metavar="FILE", help="The table that --recipes and --merge write."),
     argument(
         "--cells",
         type=int,
         default=_CELLS,
-        help="How many results --check and --merge measure again, drawn by a hash of the file.",
+        help="The number of results that --check and --merge measure again, drawn by a hash of"
+        " the file.",
     ),
     argument("--out", default="lowswitch-bench", metavar="DIR"),
     argument("--json"),
@@ -105,7 +106,7 @@ def _check(entry: Any, path: str, cells: int) -> str:
     drawn = entry.drawn_cells(cells)
     if why := differing(entry, drawn):
         raise ValueError(
-            f"{path!r} says something else than {entry.algorithm} does: {why}; measure it anew with"
+            f"{path!r} does not match what {entry.algorithm} does: {why}; measure it again with"
             " this version of the library"
         )
     places = ", ".join(f"{place} with N = {budget}" for place, budget in drawn)

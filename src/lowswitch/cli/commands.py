@@ -239,7 +239,7 @@ def frontier(options: argparse.Namespace) -> None:
 
 @command(
     *problem("--size", "--data", "--features"),
-    argument("--episodes", required=True, help="How many episodes are to be played."),
+    argument("--episodes", required=True, help="The number of episodes."),
     OneOf(arguments("--deployments", "--deployments-at")),
     argument("--gap", default=1),
     *arguments("--initial", "--actions", "--never", "--present-reward"),
@@ -316,7 +316,7 @@ def _logged(path: str) -> tuple[Any, Any, Any]:
     argument("--policy", required=True),
     OneOf(arguments("--ledger", "--csv")),
     argument("--after", type=int, default=0, help="Only tickets of the ledger after this one."),
-    argument("--horizon", help="How many steps an episode of the CSV file has."),
+    argument("--horizon", help="The number of steps per episode in the CSV file."),
     argument("--states"),
     argument("--actions", help="How many actions there are, or their labels: wait,drug A."),
     argument("--reward-range"),

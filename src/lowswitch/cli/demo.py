@@ -57,6 +57,6 @@ def draw(runs: Mapping[str, bandits.BanditRuns], path: str | os.PathLike[str]) -
         report.dress(axes, log="xy")
         axes.set_xlabel("cases")
         axes.set_title(title, fontsize=11)
-    figure.suptitle("Which of four treatments is best? Decided for every case, rarely, five times")
+    figure.suptitle("Which of four treatments is best? Decided at every case, rarely, five times")
     report.legend_below(figure, figure.axes[0], columns=3)
     report.save_figure(figure, path)

@@ -25,7 +25,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "required": True,
     },
     "--horizon": {
-        "help": "How many steps an episode has (default: %(default)s).",
+        "help": "The number of steps per episode (default: %(default)s).",
         "type": int,
         "default": 1,
     },
@@ -36,7 +36,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--actions": {"help": "How many actions there are, or their labels.", "required": True},
     "--steps": {"help": "The labels of the steps: visit 1,visit 2."},
-    "--episodes": {"help": "How many tickets may be issued.", "type": int, "required": True},
+    "--episodes": {
+        "help": "The number of tickets that may be issued.",
+        "type": int,
+        "required": True,
+    },
     "--policy": {
         "help": "A file with the policy in use: a line for each step, an action for each state,"
         " with commas between them. With features, one action, or a file of LinearPolicy.save.",
@@ -44,7 +48,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--reward-range": {"help": "The range of the rewards (default: 0,1).", "default": "0,1"},
     "--missing-means": {
-        "help": "What a report that never comes means (default: %(default)s).",
+        "help": "How to treat a report that never comes (default: %(default)s).",
         "choices": ("drop", "optimistic", "hold"),
         "default": "drop",
     },
@@ -54,9 +58,9 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "help": "The plan.json of `lowswitch plan`: the console shows it beside what happens.",
         "metavar": "FILE",
     },
-    "--absorbing": {"help": "The state in which an episode that was terminated stays, unpaid."},
+    "--absorbing": {"help": "The state in which a terminated episode stays, unpaid."},
     "--thresholds": {
-        "help": "When a row is IMPROVE, LIKELY or WORSE (default: improve=0.05,likely=0.8,"
+        "help": "The thresholds of IMPROVE, LIKELY and WORSE (default: improve=0.05,likely=0.8,"
         "worse=0.2)."
     },
     "--status": {
@@ -124,9 +128,9 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "help": "Actions that may never be deployed, as step:state:action with commas between them;"
         " * stands for every step or state: *:ill:surgery."
     },
-    "--name": {"help": "What people call the run.", "default": ""},
+    "--name": {"help": "The name of the run.", "default": ""},
     "--words": {
-        "help": "What people call things: episode=patient,step=visit,state=finding,"
+        "help": "The words of the run: episode=patient,step=visit,state=finding,"
         "action=treatment,reward=good outcomes."
     },
     "--quorum?": {
@@ -143,6 +147,10 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--visits": {"help": "Keep the rows as they are for this many visits.", "type": int},
     "--early": {
         "help": "Propose before the next date, too; this spends one of the budget.",
+        "action": "store_true",
+    },
+    "--held": {
+        "help": "Let postponed and rolled-back rows be proposed again now.",
         "action": "store_true",
     },
     "--version": {"help": "The version to go back to.", "type": int, "required": True},
@@ -235,7 +243,7 @@ def _command(*names: str) -> Callable[[Callable[..., Any]], Command]:
     "--by",
 )
 def create(options: argparse.Namespace) -> Any:
-    """Make a ledger."""
+    """Create a ledger."""
     from lowswitch.algorithms.algorithm import Algorithm
     from lowswitch.envs.files import allowed_actions
     from lowswitch.ledger import Ledger
@@ -285,7 +293,7 @@ class _SavedPlan:
         facts = json.loads(Path(self.path).read_text(encoding="utf-8"))
         if "expected" not in facts:
             raise ValueError(
-                f"{self.path} is no plan.json of this version; run lowswitch plan again"
+                f"{self.path} is not a plan.json of this version; run lowswitch plan again"
             )
         lines: list[list[float]] = facts["expected"]
         return lines
@@ -389,13 +397,14 @@ def dismiss(ledger: Ledger, options: argparse.Namespace) -> Any:
     return ledger.status()
 
 
-@_command("--by", "--early", "--request?")
+@_command("--by", "--early", "--held", "--request?")
 def propose(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Let the learner propose what it would change now; this replaces what waits."""
     from lowswitch.ledger.text import replaced, withdrawn
 
     before = ledger.proposal()
-    made = ledger.propose(by=options.by, early=options.early, request=options.request)
+    more = {"early": options.early, "held": options.held, "request": options.request}
+    made = ledger.propose(by=options.by, **more)
     if before is None or options.json:
         return made or _nothing(ledger, options)
     return replaced(made, before) if made else withdrawn(_nothing(ledger, options), before)
@@ -611,7 +620,7 @@ def _record_copy(ledger: Ledger, options: argparse.Namespace, kind: str, **facts
         with closing(Access(options.address)) as access:
             access.copied(kind, by="command line", **facts)
     except LedgerError as error:
-        warnings.warn(f"this is done, but it could not be put on record: {error}", stacklevel=2)
+        warnings.warn(f"this is done, but could not be recorded: {error}", stacklevel=2)
 
 
 @_command("--out", "--kind")

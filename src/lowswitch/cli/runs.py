@@ -275,10 +275,10 @@ DEMO_ALGORITHMS = ("ucb-h", "ucb2-h", "ucb-b", "ucb2-b")
     argument(
         "--episodes",
         default=10**6,
-        help="How many episodes each seed of --learners plays (default: %(default)s).",
+        help="The number of episodes per seed of --learners (default: %(default)s).",
     ),
     argument(
-        "--seeds", default=16, help="How many seeds of --learners run (default: %(default)s)."
+        "--seeds", default=16, help="The number of seeds of --learners (default: %(default)s)."
     ),
     argument("--out", default="lowswitch-demo.png", metavar="FILE"),
 )

@@ -33,7 +33,7 @@ _ACCESS = argument(
     "--access",
     metavar="FILE",
     type=Path,
-    help="A file of tokens of an older version, to be moved into the ledger (default: the one"
+    help="A token file of an older version, which is moved into the ledger (default: the one"
     " beside it, ending in .access, if there is one).",
 )
 _BY = argument("--by", default="command line", help="Who does this (default: %(default)s).")
@@ -44,17 +44,18 @@ _BY = argument("--by", default="command line", help="Who does this (default: %(d
 
 @command(
     argument("address", nargs="?", help=_ADDRESS),
-    argument("--demo", action="store_true", help="Serve a made-up clinic to look at."),
+    argument("--demo", action="store_true", help="Serve an invented clinic to try the console."),
     argument(
         "--host",
         default="127.0.0.1",
-        help="Where to listen (default: %(default)s); other machines only with --behind-tls.",
+        help="The address to listen on (default: %(default)s); one that other machines can reach"
+        " needs --behind-tls.",
     ),
     argument(
         "--port",
         default=PORT,
         type=int,
-        help="The port (default: %(default)s; 0: any that is free).",
+        help="The port (default: %(default)s; 0 picks a free one).",
     ),
     argument(
         "--behind-tls", action="store_true", help="A reverse proxy with TLS is in front of it."
@@ -62,19 +63,19 @@ _BY = argument("--by", default="command line", help="Who does this (default: %(d
     argument(
         "--origin",
         metavar="URL",
-        help="Its name for browsers, behind TLS: https://ledger.example.org.",
+        help="The address that browsers use, behind TLS: https://ledger.example.org.",
     ),
     argument(
         "--most-open",
         metavar="N",
         type=int,
-        help="How many open tickets a site may have (default: a tenth of the run, 100 to 10,000).",
+        help="The most open tickets per site (default: a tenth of the run, 100 to 10,000).",
     ),
     argument(
         "--log-level",
         choices=("debug", "info", "warning", "error", "off"),
         default="info",
-        help="The lowest level to log, as JSON on standard error (default: %(default)s).",
+        help="The lowest level of the JSON log lines on standard error (default: %(default)s).",
     ),
     argument(
         "--key-file",
@@ -163,20 +164,20 @@ def _say(text: str) -> None:
 
 _TOKEN = (argument("address", help=_ADDRESS), _ACCESS)
 _DAYS = argument(
-    "--days", type=int, default=DAYS, help="After how many days it expires (default: %(default)s)."
+    "--days", type=int, default=DAYS, help="The days until it expires (default: %(default)s)."
 )
 
 
 @command(
     *_TOKEN,
-    argument("--role", required=True, choices=ROLES, help="What it may do."),
-    argument("--name", required=True, help="Who gets it; of a site, its name."),
+    argument("--role", required=True, choices=ROLES, help="The role of its owner."),
+    argument("--name", required=True, help="The person who gets it, or the site."),
     _DAYS,
     _BY,
     argument("--json"),
 )
 def create(access: Access, options: argparse.Namespace) -> None:
-    """Make a token and print it; it cannot be shown again."""
+    """Create a token and print it; it cannot be shown again."""
     made = access.create(name=options.name, role=options.role, days=options.days, by=options.by)
     _print_token(access, made, options)
 
@@ -189,7 +190,7 @@ def create(access: Access, options: argparse.Namespace) -> None:
         "--overlap",
         type=int,
         default=OVERLAP,
-        help="For how many days the old one works on (default: %(default)s).",
+        help="The days for which the old one stays valid (default: %(default)s).",
     ),
     _BY,
     argument("--json"),

@@ -129,7 +129,7 @@ KNOWN: dict[str, dict[str, Any]] = {
         "metavar": "NAME",
     },
     "--horizon": {
-        "help": "How many steps an episode has, for --gymnasium and --tables.",
+        "help": "The number of steps per episode, for --gymnasium and --tables.",
         "type": _whole,
     },
     "--features": {

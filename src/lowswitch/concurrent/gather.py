@@ -72,7 +72,7 @@ def _problem(source: Source) -> Problem | None:
 
 
 def _name(source: Source) -> str:
-    """The name of a Gymnasium environment; other sources without tables have none."""
+    """The name of a Gymnasium environment; other sources without tables have no name."""
     name = getattr(source, "environment", "")
     return name if isinstance(name, str) else ""
 

@@ -176,7 +176,7 @@ def chain_rlberry(
 ) -> TabularMDP:
     """rlberry's Chain: a move goes the other way with probability `fail`.
 
-    State 0 pays 0.05 and the last state 1, whatever is done. rlberry fixes no horizon; the 20 steps
+    State 0 pays 0.05 and the last state 1, for every action. rlberry fixes no horizon; the 20 steps
     are ours.
 
     Parameters

@@ -154,7 +154,9 @@ def _action(cell: str, actions: int | Sequence[str] | None, where: str) -> int:
         return int(cell)
     if numbered:
         ways.append("numbers from 0 on" if most == math.inf else f"numbers from 0 to {most - 1}")
-    raise ValueError(f"{where} is {cell!r}, which is no action; actions are {', or '.join(ways)}")
+    raise ValueError(
+        f"{where} is {cell!r}, which is not an action; actions are {', or '.join(ways)}"
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -173,6 +175,8 @@ def _arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     missing = [name for name in _REQUIRED if name not in arrays]
     unknown = [name for name in arrays if name not in _REQUIRED + _OPTIONAL]
     if missing or unknown:
-        what = f"no {missing[0]}" if missing else f"{shown(unknown[0])}, which is no part of it"
+        what = (
+            f"no {missing[0]}" if missing else f"{shown(unknown[0])}, which does not belong there"
+        )
         raise ValueError(f"the problem in {str(path)!r} has {what}; {way_out}")
     return arrays

@@ -120,7 +120,9 @@ def _checked_sparse(given: Any, shapes: tuple[tuple[int, int], ...]) -> Any:
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
     except (AttributeError, IndexError, TypeError, ValueError) as error:
-        raise ValueError(f"sparse transitions are not whole ({error}); build them anew") from error
+        raise ValueError(
+            f"sparse transitions are inconsistent ({error}); build them again"
+        ) from error
     return matrix
 
 

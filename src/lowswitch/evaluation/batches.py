@@ -231,7 +231,7 @@ def _checked(data: Batches) -> tuple[np.ndarray, ...]:
     if not np.isfinite(rewards).all():
         raise ValueError("rewards must be finite numbers; leave cases without one out")
     if (np.diff(batches) < 0).any():
-        raise ValueError("batches must never fall: give the cases in the order of their batches")
+        raise ValueError("batches must not decrease: give the cases in the order of their batches")
     require_within("laws", laws, 0, 1, "they are probabilities")
     impossible = np.flatnonzero(laws[batches, states, actions] == 0)
     if len(impossible):

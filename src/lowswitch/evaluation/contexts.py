@@ -84,13 +84,13 @@ def checked_propensities(values: Any, shape: tuple[int, ...]) -> np.ndarray:
         first = ", step ".join(map(str, wrong[0]))
         raise ValueError(
             f"propensities must lie in (0, 1], not {given[tuple(wrong[0])]:g} (sample {first}): an"
-            " action that was played had a chance; log the propensity of the action that was played"
+            " action that was played has a probability above 0; log the propensity of that action"
         )
     return given
 
 
 def _with_intercept(x: np.ndarray) -> np.ndarray:  # [n, R, d] or [n, R, d + 1]
-    """Contexts with a constant feature, if they have none.
+    """Contexts with a constant feature, added if it is missing.
 
     Without it the model would add the mean reward to every prediction and could not take it back.
     """

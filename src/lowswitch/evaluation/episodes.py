@@ -125,7 +125,7 @@ def samples_of(policy: Any, log: Episodes, ridge: float, behaviour: str) -> Samp
     elif log.propensities is None:
         raise ValueError(
             "this log has no propensities; give them to Episodes, or say behaviour='estimated' to"
-            " use how often each action was logged in its row"
+            " estimate them from the counts of each action in its row"
         )
     else:
         propensities = log.propensities

@@ -45,8 +45,8 @@ class Arms:
         return np.array(self.priors, dtype=float)
 
     def best(self) -> float:
-        """The expected mean of the best arm: the reward per pull of somebody who knows all
-        means.
+        """The expected mean of the best arm: the reward per pull if all means are
+        known.
         """
         from scipy.integrate import quad
         from scipy.stats import beta

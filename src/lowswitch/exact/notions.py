@@ -42,7 +42,7 @@ class Price:
 
     @property
     def regret(self) -> np.ndarray:  # [N + 1]
-        """The Bayes regret: the loss against somebody who knows the problem."""
+        """The Bayes regret: the loss against the best policy of a known problem."""
         return self.known - self.values
 
     def to_dict(self) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class SmallMDP:
         return Paths(np.array(found), np.array(paid, dtype=float), np.array(followers))
 
     def best(self) -> float:
-        """The expected value of an optimal policy for somebody who knows all laws.
+        """The expected value of an optimal policy if all laws are known.
 
         It is an average over quasi-random models; its error is about 1e-4.
         """

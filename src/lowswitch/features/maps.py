@@ -308,8 +308,8 @@ class _Named:
                 return _Own(found)
             why = "its source has changed" if self.source else "its source could not be compared"
         raise ValueError(
-            f"this learner sees features of a function of its user's, {self.name} of the module"
-            f" {self.module}, and it is not found: {why}; or give it with learner.spaces ="
+            f"this learner needs the feature function {self.name} of the module {self.module},"
+            f" which is not found: {why}; or give it with learner.spaces ="
             " learner.spaces.use(ls.features.own(function, ...))"
         )
 
@@ -366,7 +366,7 @@ def _moments(examples: Any) -> tuple[np.ndarray, np.ndarray]:
     constant = np.flatnonzero(~(deviation > 1e-12 * (1 + np.abs(given).max(axis=0))))
     if len(constant):
         raise ValueError(
-            f"column {constant[0]} of the examples is always {given[0, constant[0]]:g}, so that it"
-            " says nothing; leave it out, or give examples in which it varies"
+            f"column {constant[0]} of the examples is always {given[0, constant[0]]:g}, so it"
+            " carries no information; leave it out, or give examples in which it varies"
         )
     return given.mean(axis=0), deviation

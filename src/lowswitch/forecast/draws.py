@@ -185,7 +185,7 @@ class ProblemPosterior:
         """The position of the law of each of [steps S A] rows, and which [steps, S, A] are untried
         in states where the usual action is right.
 
-        Somebody may have chosen the logged policy well. Where it is right, untried actions are like
+        The logged policy may have been chosen well. Where it is right, untried actions are like
         the usual one and pay less. It is right in all states, in none, or in any share of them: the
         logs cannot tell.
         """

@@ -364,7 +364,7 @@ class _Watch:
         share = regret_seconds / elapsed
         if whole > _LONG_SECONDS and share > 0.5:
             warnings.warn(
-                f"at the pace so far exact regret takes {duration(whole * share)} of the "
+                f"at this pace, exact regret takes {duration(whole * share)} of the "
                 f"{duration(whole)} that these runs need; regret=False leaves it out",
                 RuntimeWarning,
                 stacklevel=2,

@@ -243,7 +243,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
         raise _damaged(f"{info.filename} holds Python objects")
     begin = head.tell()
     if len(content) != size or size - begin != math.prod(shape) * dtype.itemsize:
-        raise _damaged(f"{info.filename} has bytes too few or too many")
+        raise _damaged(f"{info.filename} has too few or too many bytes")
     array = np.frombuffer(bytearray(content), dtype, offset=begin) if size > begin else None
     table = np.zeros(shape, dtype) if array is None else array
     table = table.reshape(shape, order="F" if fortran else "C")

@@ -162,7 +162,7 @@ def _keep(dispatcher: Any) -> Any:
 def _warn_uncached(reason: str, files: str = "kept") -> None:
     """Warn once for each reason why compiled kernels are not cached, or not read."""
     warnings.warn(
-        f"compiled kernels cannot be {files} ({reason}), so they are compiled anew, which takes"
+        f"compiled kernels cannot be {files} ({reason}), so they are compiled again, which takes"
         " some seconds; name a writable folder in the environment variable NUMBA_CACHE_DIR",
         RuntimeWarning,
         stacklevel=3,

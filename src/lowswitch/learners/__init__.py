@@ -34,7 +34,7 @@ def knowledge_of(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -
     kind: type[Knowledge]
     if isinstance(algorithm.estimator, Ridge):
         raise ValueError(
-            f"{algorithm} learns from features, and a table of states has none; use"
+            f"{algorithm} learns from features, but a table of states has no features; use"
             " ls.Learner with features, such as ls.features.one_hot"
         )
     if algorithm.replans:

@@ -63,7 +63,7 @@ def require_estimates(
 
 
 def require_due(spec: Any, cells: np.ndarray, frozen: bool) -> None:
-    """The next trigger of every cell follows from its schedule; a frozen cell has none."""
+    """The next trigger of every cell follows from its schedule; a frozen cell has no trigger."""
     visits, due = cells["visits"], cells["due"]
     if frozen:
         require(due == NEVER, "there are triggers after the end of a budget")
@@ -172,7 +172,7 @@ def require_blocks(
     owner = np.repeat(np.arange(len(records)), size)
     place = np.arange(len(owner)) + np.repeat(records["start"] - (np.cumsum(size) - size), size)
     listed = pool[place]
-    require((listed["state"] >= 0) & (listed["state"] < states), "successors are no states")
+    require((listed["state"] >= 0) & (listed["state"] < states), "successors are not states")
     require(listed["count"] > 0, "successors were never seen")
     sums = np.bincount(owner, listed["count"], minlength=len(records))
     require(sums == followed, "successors do not match their visits")

@@ -103,7 +103,7 @@ class Knowledge(ABC):
         """
 
     def make_room(self) -> None:  # noqa: B027
-        """Let tables grow that the next episode might fill; most kinds have none."""
+        """Let tables grow that the next episode might fill; most kinds have no such tables."""
 
     def plan(self, episodes: int) -> None:
         """Compute in Python the wanted policy after `episodes` episodes, if no kernel does."""
@@ -132,7 +132,9 @@ class Knowledge(ABC):
 
     def initial(self) -> np.ndarray:  # [n, H, S]
         """The policy that was deployed at the beginning, or the policies of a first mixture."""
-        raise ValueError(f"{type(self).__name__} does not keep its first policy; name it in than=")
+        raise ValueError(
+            f"{type(self).__name__} does not keep its initial policy; name it in than="
+        )
 
     def count(self, states: np.ndarray, actions: np.ndarray, rewards: np.ndarray) -> None:
         """Learn episodes [B, H] after which nothing is deployed."""
@@ -311,8 +313,8 @@ class Knowledge(ABC):
         for row, new in forbidden:
             if not row.new_actions:
                 raise ValueError(
-                    f"row {row.row} would play the same actions in other shares, so there is no"
-                    " action to forbid; reject it for now"
+                    f"row {row.row} would play the same actions with other probabilities, so"
+                    " there is no action to forbid; reject it for now"
                 )
             if named is not None and set(new) != named:
                 raise ValueError(
@@ -567,7 +569,7 @@ class Knowledge(ABC):
 
 
 def checked_actions(actions: Iterable[int], A: int) -> set[int]:
-    """The actions that are to be forbidden, or an error."""
+    """The actions to forbid, or an error."""
     named = np.asarray(list(actions))
     if not len(named) or not has_integers(named):
         raise ValueError(f"actions must be whole numbers, at least one, not {actions!r}")

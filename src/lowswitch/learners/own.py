@@ -65,7 +65,7 @@ class OwnKnowledge(RowKnowledge):
 
     def _require_more(self, rows: np.ndarray, cells: np.ndarray) -> None:
         super()._require_more(rows, cells)
-        integrity.require(self.tables.faults == 0, "an estimate is no finite number")
+        integrity.require(self.tables.faults == 0, "an estimate is not a finite number")
 
     # ---- learning --------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class OwnKnowledge(RowKnowledge):
             n, by_bonus = divmod(code, 2)
             what = f"the {'bonus' if by_bonus else 'estimate'} by {self.names}"
             raise ValueError(
-                f"{what} is no finite number at step {h}, state {x}, action {a}, at its visit"
+                f"{what} is not a finite number at step {h}, state {x}, action {a}, at its visit"
                 f" n = {n:,}; let it return one for every n from 1 on"
             )
 

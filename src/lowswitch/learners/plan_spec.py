@@ -45,7 +45,7 @@ def plan_spec(algorithm: Algorithm, size: ProblemSize, allowed: np.ndarray) -> P
     H, S, A, K = size
     estimator, bonus = algorithm.estimator, algorithm.bonus
     if not isinstance(estimator, Planning | Posterior | LearnedPosterior | FromCounts):
-        raise ValueError(f"{algorithm} is no planner")
+        raise ValueError(f"{algorithm} is not a planner")
     pooled = not isinstance(estimator, FromCounts) and estimator.pooled is True
     if pooled and K * H >= 2**31:
         raise ValueError(

@@ -340,7 +340,7 @@ class RidgeKnowledge:
         return LinearProposal(number, told, base.identity, policy, share, last, tuple(new), drift)
 
     def _recent_contexts(self, told: int) -> list[np.ndarray]:  # for each step [n, R, d]
-        """The newest contexts of each step; an episode that was over has none."""
+        """The newest contexts of each step; none for an episode that was over."""
         if self.shape.horizon == 1:
             return [self.recent.x[-_RECENT:, 0]]
         newest = slice(max(0, told - _RECENT), told)
@@ -506,7 +506,7 @@ class RidgeKnowledge:
             if (found.shape, found.dtype) != (array.shape, array.dtype):
                 raise ValueError(f"{name} is {found.dtype} of {found.shape}, not {array.shape}")
             if not np.isfinite(found).all():
-                raise ValueError(f"{name} has entries that are no numbers")
+                raise ValueError(f"{name} has entries that are not numbers")
         if not (np.diagonal(arrays["factor"], axis1=-2, axis2=-1) > 0).all():
             raise ValueError("its factor does not belong to a positive matrix")
         self.sums = Sums(**{name: arrays[name].copy() for name in Sums._fields})

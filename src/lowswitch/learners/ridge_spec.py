@@ -167,8 +167,7 @@ def linear_form(
     for name in ("mass", "rewards", "reward_weight", "pooled", "rows"):
         if getattr(algorithm.estimator, name) != getattr(LearnedPosterior(), name):
             raise ValueError(
-                f"{name} is of tables and means nothing for features; leave it out, or use"
-                " ls.linear"
+                f"{name} applies to tables, not to features; leave it out, or use ls.linear"
             )
     _require_protocol(algorithm.estimator, protocol)
     last: Last = "usual" if schedule.last == "usual" else "greedy"

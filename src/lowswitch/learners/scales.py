@@ -19,7 +19,7 @@ _CONSTANT = 1e-8  # a feature whose variance is a smaller share of its mean squa
 
 
 class Scales(NamedTuple):
-    """What is subtracted from each feature [d], and what it is divided by [d]."""
+    """The numbers subtracted from each feature [d], and the divisors [d]."""
 
     middle: np.ndarray
     deviation: np.ndarray

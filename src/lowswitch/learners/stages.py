@@ -70,7 +70,7 @@ def stage_spec(algorithm: Algorithm, size: ProblemSize) -> StageSpec | SettlingS
         isinstance(estimator, StageQLearning | Advantage)
         and isinstance(bonus, Hoeffding | AdvantageBonus)
     ):
-        raise ValueError(f"{algorithm} is no stage-based learner")
+        raise ValueError(f"{algorithm} is not a stage-based learner")
     H, S, A, K = size
     stages = between_dates(algorithm.schedule, Stages())
     every_until, later = triggers_of(stages, horizon=H, limit=K)

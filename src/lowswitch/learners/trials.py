@@ -63,8 +63,8 @@ def moment_of(
 ) -> Moment:
     """The deployment of this number after `told` episodes.
 
-    dates: all deployments of the run; if there are none, because somebody asks for them, they count
-    as evenly spaced. begins: whether a trial began with the run.
+    dates: all deployments of the run; without dates, because a board asks for them, they count as
+    evenly spaced. begins: whether a trial began with the run.
     """
     if not len(dates):
         past = [told * i / number for i in range(1, number + 1)]
@@ -191,8 +191,8 @@ class AtFloor(NamedTuple):
             way_out = f"a trial of at most share={self.most / self.members:g} would keep it"
         raise ValueError(
             f"this would earn less than {self.floor:g} of the initial policy's value with a"
-            f" probability of {self.below:.0%}, counting cases in the trial as nothing, and"
-            f" floor={self.floor:g} allows {_RISK:.0%}; {way_out}"
+            f" probability of {self.below:.0%}, if cases in the trial earn nothing, and"
+            f" floor={self.floor:g} allows only {_RISK:.0%}; {way_out}"
         )
 
 

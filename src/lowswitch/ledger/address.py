@@ -73,8 +73,8 @@ def file_of(address: str | Path) -> Path:
     """
     if _NO_FILE.match(str(address)):
         raise NotALedgerError(
-            f"this is no name of a file, and a database of PostgreSQL is written {_WRITTEN}; if it"
-            " is a file, write ./ before its name"
+            f"this is not the name of a file, and a database of PostgreSQL is written {_WRITTEN};"
+            " if it is a file, write ./ before its name"
         )
     return Path(address)
 

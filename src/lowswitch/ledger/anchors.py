@@ -206,7 +206,7 @@ def read_anchors(path: Path) -> Iterator[Anchor]:
                 raise ValueError
         except (TypeError, ValueError):
             raise LedgerError(
-                f"{str(path)!r}, line {number}: this is no anchor; if it was cut off, remove it"
+                f"{str(path)!r}, line {number}: this is not an anchor; if it was cut off, remove it"
             ) from None
         yield found
 

@@ -28,9 +28,11 @@ _EARLIER = "an earlier verify"  # which the service keeps in the same database
 _ORDERED = 4  # the first format in which no time goes backwards
 _NOT_ANCHORED = (
     "nothing from outside: somebody who can write to the database could have computed the whole"
-    " chain anew, cut off its end, or put back an older copy"
+    " chain again, cut off its end, or put back an older copy"
 )
-_REBUILD = "every event is whole: 'lowswitch ledger restore' makes everything else anew from them"
+_REBUILD = (
+    "every event is whole: 'lowswitch ledger restore' computes everything else from them again"
+)
 _RESTORE = (
     "'lowswitch ledger restore --backup FILE' takes the bad part from a backup, and what follows it"
     " from here"
@@ -189,14 +191,16 @@ class _Walk:
         said = payload["instead"], payload["version"], payload["was"] in gone
         was_gone = self.status.get(number) in gone
         if said != (self.reports.get(number), self.issued[number - 1][3], was_gone):
-            raise BrokenError(event.seq, "it says something else of the report that it corrects")
+            raise BrokenError(event.seq, "it contradicts the report that it corrects")
 
     def end(self, total: int) -> None:
         """Report what is missing after event number `total`, which should be the last."""
         if self.state is None:
             raise BrokenError(1, "it is not there")
         if self.state.expected() is not None:
-            raise BrokenError(total + 1, "what the events before it led to is missing")
+            raise BrokenError(
+                total + 1, "the event that must follow from the events before it is missing"
+            )
         self.status |= self.state.changed
         if self.state.seq != total:
             raise BrokenError(self.state.seq + 1, "it is not there")
@@ -362,7 +366,9 @@ def _count_events(ledger: Reading, walk: _Walk) -> None:
     """Check that no event is stored without a number or before the first one."""
     if more := ledger.store.beside():
         rows = counted(more, "more row")
-        raise BrokenError(walk.seq, f"the table of events has {rows} under numbers of no event")
+        raise BrokenError(
+            walk.seq, f"the table of events has {rows} with a number that no event has"
+        )
 
 
 def _compare_access(ledger: Reading, walk: _Walk, known: Sequence[Known]) -> None:
@@ -380,6 +386,6 @@ def _compare_access(ledger: Reading, walk: _Walk, known: Sequence[Known]) -> Non
             time, seq = event.time, event.seq
         outside.end(seq)
         if ledger.store.beside(ACCESS):
-            raise BrokenError(seq, "it has rows under numbers of no event")
+            raise BrokenError(seq, "it has rows with a number that no event has")
     except BrokenError as error:
         raise StorageError(f"the record of access is damaged at its {error}") from error

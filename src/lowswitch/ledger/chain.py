@@ -39,7 +39,7 @@ class Chain:
         return made
 
     def head(self) -> tuple[int, str]:
-        """The number and the hash of the last event; (0, "") if there is none."""
+        """The number and the hash of the last event; (0, "") before the first event."""
         return self.store.head(self.table)
 
     def events(self, first: int = 1, after: str = GENESIS) -> Iterator[Event]:

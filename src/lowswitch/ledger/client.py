@@ -25,6 +25,7 @@ from lowswitch.ledger.errors import (
     FrozenError,
     LedgerError,
     QuotaError,
+    ReportWarning,
     TokenExpiredError,
     TokenWarning,
     UnreachableError,
@@ -200,7 +201,7 @@ class Client(Remote):
         ]
 
     def _posted(self, path: str, **body: Any) -> list[dict[str, Any]]:
-        """The answers to several requests or reports; if there are none, `trouble` says why."""
+        """The answers to several requests or reports; if no answer came, `trouble` says why."""
         try:
             answers: list[dict[str, Any]] = self._connection.post(path, **body)["answers"]
         except (AccessError, UnreachableError) as error:
@@ -351,10 +352,19 @@ class Client(Remote):
                 return [error]
             return [answer for report in reports for answer in self._send([report])]
         self._back()
-        return [
+        found = [
             error_of(one["error"], one["says"]) if "error" in one else Told(**one)
             for one in answers
         ]
+        for one in found:
+            if isinstance(one, Told) and one.doubts:
+                says = (
+                    f"the report of ticket {one.ticket} is stored, and the trial office is told"
+                    f" that it is unlikely: {'; '.join(one.doubts)}. If it is wrong, ask the office"
+                    " to correct it"
+                )
+                warnings.warn(says, ReportWarning, stacklevel=2)
+        return found
 
     def flush(self) -> dict[int, Told | LedgerError]:
         """Send the waiting reports; return the answers by their numbers in the spool.

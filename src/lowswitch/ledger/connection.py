@@ -42,7 +42,7 @@ class Connection:
             )
         if parts.scheme == "http" and not _is_here(parts.hostname):
             raise LedgerError(
-                f"the token would travel to {parts.hostname} in the open; use https://"
+                f"the token would travel to {parts.hostname} unencrypted; use https://"
             )
         if not (token.isascii() and token.isprintable() and "." in token):
             raise LedgerError("token must be id.secret, as 'lowswitch token create' printed it")
@@ -107,9 +107,7 @@ class Connection:
             return json.loads(answer[1])
         except ValueError:
             self.close()
-            raise UnreachableError(
-                f"{printable(self.url)} answers something else than a ledger"
-            ) from None
+            raise UnreachableError(f"{printable(self.url)} does not answer like a ledger") from None
 
 
 def _raise(status: int, body: bytes) -> None:

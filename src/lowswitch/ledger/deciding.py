@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import numpy as np
+
 from lowswitch.checks import require_count, require_word
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import KINDS, OPERATOR, REVIEWER, needs_quorum
@@ -193,7 +195,9 @@ class Deciding(Reading):
     ) -> MotionView | None:
         """Leave the rows of the pending proposal as they are, by default all of them.
 
-        Without `forever`, the rows are held until their next trigger, or for `visits` visits.
+        Without `forever`, the rows are held until their next trigger, or for `visits` visits. Where
+        rows have no trigger, they are held until the next date, or else for half of the average
+        distance between two proposals. `holds()` says when each hold ends.
 
         Parameters
         ----------
@@ -227,6 +231,9 @@ class Deciding(Reading):
             writer.require_rejection(payload["rows"], forever, visits, named)
             payload |= how | {"visits": None if visits is None else int(visits)}
             payload |= {} if named is None else {"actions": named}
+            if not forever and visits is None:
+                held = self.terms.proposals.keys(payload["rows"])
+                payload |= {} if held is None else writer.state.held_until(held)
             answer = self._decide(writer, by, REVIEWER, "rejected", payload)
             return answer if isinstance(answer, MotionView) else None
 
@@ -395,7 +402,10 @@ class Deciding(Reading):
     ) -> int | MotionView:
         """Deploy an earlier version again, as a new version; return its number.
 
-        The learner keeps everything it has learned. The rows that change are held for a while.
+        The learner keeps everything it has learned. The rows that change are held, as after
+        `reject`. A rollback lifts no veto: in a row where the earlier version gives an action that
+        was forbidden since, the action of the present protocol stays, and the event names the row.
+        With features such a version is refused.
 
         Parameters
         ----------
@@ -420,27 +430,32 @@ class Deciding(Reading):
                 raise LedgerError("this ledger has an open gate; only one in review is rolled back")
             if not (isinstance(version, int) and 1 <= version <= state.version):
                 raise LedgerError(f"there is no version {version!r}; they are 1 to {state.version}")
-            self._require_other(state, version)
-            self._require_allowed(state, version)
             payload = {"to": version, "version": state.version + 1, "reason": reason}
+            payload |= self._rollback(state, version)
             return self._decide(writer, by, OPERATOR, "rolled_back", payload)
 
-    def require_rollback(self, version: int) -> None:
-        """Check that a version can be deployed again: it is not the current one, and is allowed."""
+    def rollback_to(self, version: int) -> dict[str, Any]:
+        """What a rollback to a version would keep and hold; an error if it would change nothing."""
         with self._lock:
-            state = self._ready()
-            self._require_other(state, version)
-            self._require_allowed(state, version)
+            return self._rollback(self._ready(), version)
 
-    def _require_other(self, state: State, version: int) -> None:
-        """Check that a version is not the deployed one."""
-        if state.versions[version - 1].identity == state.versions[-1].identity:
-            raise LedgerError(f"version {version} is already deployed")
+    def _rollback(self, state: State, version: int) -> dict[str, Any]:
+        """The part of a rollback's payload that follows from the version and from the vetoes."""
+        self._require_allowed(state, version)
+        policy, kept = state.restored(version)
+        shown, now = (self.terms.shown(one) for one in (policy, state.versions[-1]))
+        if policy.identity == state.versions[-1].identity:
+            but = ", except for what was forbidden since" if kept else ""
+            raise LedgerError(f"version {version} is already deployed{but}")
+        if not self.terms.has_rows:
+            return {}
+        rows = [(h, x) for h, x in np.argwhere((shown != now).any(axis=0)).tolist()]
+        return ({"kept": kept} if kept else {}) | state.held_until(rows)
 
     def _require_allowed(self, state: State, version: int) -> None:
-        """Check that a version plays nothing that was forbidden since."""
+        """Check that a version on features plays nothing that was forbidden since."""
         terms, learner = self.terms, state.learner
-        if not terms.is_forbidden(state.versions[version - 1], learner):
+        if terms.has_rows or not terms.is_forbidden(state.versions[version - 1], learner):
             return
         which = terms.forbidden_words(state.versions[version - 1], learner)
         others = [
@@ -547,7 +562,7 @@ class Deciding(Reading):
         request
             Your own name for this command; see `Ledger.missing`.
         role
-            "reviewer" or "operator", for the record; an operator can withdraw only her own motions.
+            "reviewer" or "operator", for the record. Operators withdraw only their own motions.
         """
         asked = {"motion": motion, "reason": text("reason", reason)}
         require_word("role", role, (REVIEWER, OPERATOR))
@@ -556,7 +571,7 @@ class Deciding(Reading):
                 known = self._motion(writer.state, motion)
                 if role == OPERATOR and (known.by, known.role) != (by, role):
                     raise LedgerError(
-                        f"{known.by} asked for this; an operator can withdraw only her own"
+                        f"{known.by} asked for this; an operator can withdraw only their own"
                         " requests, and a reviewer can turn down any"
                     )
                 writer.add(by, role, "declined", dict(asked))
@@ -588,7 +603,7 @@ class Deciding(Reading):
             return answer if isinstance(answer, MotionView) else None
 
     def motion(self, number: int) -> MotionView:
-        """The pending motion with this number; otherwise an error that says why there is none.
+        """The pending motion with this number; otherwise an error that says why it is not pending.
 
         Parameters
         ----------
@@ -623,7 +638,12 @@ class Deciding(Reading):
         elif kind == "lifted":
             self._require_liftable(writer.state, decision)
         elif kind == "rolled_back":
-            self._require_allowed(writer.state, decision["to"])
+            now = self._rollback(writer.state, decision["to"]).get("kept", [])
+            if now != decision.get("kept", []):
+                raise LedgerError(
+                    "another action was forbidden or allowed since this rollback was asked for; ask"
+                    " for it again"
+                )
 
     def _decide(
         self, writer: Writer, by: str, role: str, kind: str, payload: dict[str, Any]

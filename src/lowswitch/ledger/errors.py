@@ -9,6 +9,10 @@ class TokenWarning(UserWarning):
     """A token expires soon, or has expired."""
 
 
+class ReportWarning(UserWarning):
+    """A report was stored, and something in it is unlikely."""
+
+
 class LedgerError(ValueError):
     """The base class of all errors of a ledger."""
 
@@ -82,4 +86,4 @@ class BrokenError(LedgerError):
 
 
 class ContradictedError(BrokenError):
-    """The events are not those that somebody outside knows of."""
+    """The events contradict a fact that is known outside."""

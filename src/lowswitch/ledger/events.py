@@ -57,7 +57,7 @@ KINDS = {
         is_neutral=True,
     ),
     "dismissed": Kind(
-        word="contradiction dismissed", learn_later=True, of_ticket=True, is_neutral=True
+        word="report left as it is", learn_later=True, of_ticket=True, is_neutral=True
     ),
     "amended": Kind(
         "corrected a report", word="report corrected", of_ticket=True, has_report=True, is_idle=True
@@ -206,7 +206,7 @@ def why_no_time(time: Any, before: str) -> str | None:
     try:
         moment = datetime.fromisoformat(time)
     except (TypeError, ValueError):
-        return f"its time {time!r} is none"
+        return f"its time {time!r} is not a time"
     if moment.utcoffset() != timedelta(0):
         return f"its time {time!r} is not in UTC"
     if before and moment < datetime.fromisoformat(before):
@@ -228,7 +228,7 @@ def read_event(
     try:
         number, time, actor, role, kind, payload, before = json.loads(body)
     except ValueError as error:
-        raise BrokenError(seq, f"its text is no event ({error})") from None
+        raise BrokenError(seq, f"its text is not an event ({error})") from None
     if number != seq:
         raise BrokenError(seq, f"its text says that it is event {number}")
     if before != previous:

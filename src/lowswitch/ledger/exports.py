@@ -124,4 +124,4 @@ def _row_of(line: bytes, expected: int) -> tuple[int, str, str, str]:
             raise ValueError("it has other fields than an event")
         return facts["seq"], body, facts["hash"], facts["kind"]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise BrokenError(expected, f"its line is no exported event ({error})") from None
+        raise BrokenError(expected, f"its line is not an exported event ({error})") from None

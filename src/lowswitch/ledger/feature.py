@@ -41,7 +41,7 @@ class Feature:
         try:
             low, high = (float(end) if end.strip() else None for end in ends)
         except ValueError:
-            raise LedgerError(f"{text!r} is no feature; {_AS_TEXT}") from None
+            raise LedgerError(f"{text!r} is not a feature; {_AS_TEXT}") from None
         return cls(name.strip(), low, high, unit.strip())
 
     def require(self, value: float) -> None:
@@ -56,7 +56,7 @@ class Feature:
 
     @property
     def range(self) -> str:
-        """The range in words; empty if there is none."""
+        """The range in words; empty without a range."""
         if self.low is None and self.high is None:
             return ""
         low, high = ("" if end is None else f"{end:g}" for end in (self.low, self.high))

@@ -221,8 +221,8 @@ class FeatureTerms(Terms):
         most = 0 if ended == "truncated" else H
         if not (contexts == n == len(paid) and n <= H):
             raise LedgerError(
-                f"{contexts} contexts, {n} actions and {len(paid)} rewards are no episode of {H}"
-                " steps: there is one context, one action and one reward for each step"
+                f"{contexts} contexts, {n} actions and {len(paid)} rewards are not an episode of"
+                f" {H} steps: there is one context, one action and one reward for each step"
             )
         if n > most:
             raise LedgerError(

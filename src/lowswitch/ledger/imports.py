@@ -159,7 +159,7 @@ def _value(name: str, cell: str, terms: TableTerms) -> Any:
         try:
             number = float(cell)
         except ValueError:
-            raise LedgerError(f"{cell!r} is no number") from None
+            raise LedgerError(f"{cell!r} is not a number") from None
         return terms.reward(number) if name == "reward" else number
     if name in terms.labels:
         return terms.index(name, cell)

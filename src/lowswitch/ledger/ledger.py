@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.checks import require_count, require_share
+from lowswitch.checks import require_count, require_share, require_word
 from lowswitch.ledger import errors, views
 from lowswitch.ledger.address import printable, store_at
 from lowswitch.ledger.dates import why_early, why_refused
@@ -147,7 +147,7 @@ class Ledger(Deciding):
             When a row of a proposal is called IMPROVE, LIKELY or WORSE; by default {"improve":
             0.05, "likely": 0.8, "worse": 0.2}.
         name
-            What people call the run.
+            The name of the run.
         words
             What people call an "episode", "step", "state", "action" and "reward", such as
             {"episode": "patient"}.
@@ -182,8 +182,8 @@ class Ledger(Deciding):
 
         if initial is not None:
             raise LedgerError(
-                "what a ledger deploys first is given as policy=, a table of actions [H, S]; it is"
-                " initial= of a Learner, of simulate and of plan"
+                "give the initial policy of a ledger as policy=, a table of actions [H, S];"
+                " initial= is for Learner, simulate and plan"
             )
         terms = declared(
             algorithm,
@@ -240,7 +240,7 @@ class Ledger(Deciding):
                 row = store.event(1)
             except errors.BrokenError:
                 raise errors.NotALedgerError(
-                    f"{printable(address)!r} holds no event; it is no ledger"
+                    f"{printable(address)!r} holds no event, so it is not a ledger"
                 ) from None
             facts = read_event(*row, 1, GENESIS).payload
         except BaseException:
@@ -580,19 +580,36 @@ class Ledger(Deciding):
             writer.fetch([report["ticket"] for report in reports])
             return writer.amend(reports, text("reason", reason), by)
 
-    def dismiss(self, ticket: str, reason: str, *, by: str, request: str | None = None) -> None:
+    def dismiss(
+        self,
+        ticket: str,
+        reason: str,
+        *,
+        by: str,
+        unlikely: bool = False,
+        request: str | None = None,
+    ) -> None:
         """Leave the report of a ticket as it is, although its site sent a contradicting one.
 
-        The other report stays on record. If the site sends yet another one, that waits again.
+        The other report stays on record. If the site sends yet another one, that waits again. With
+        `unlikely`, record instead that a report is right although a server listed it as unlikely.
         """
-        asked = {"ticket": ticket, "reason": text("reason", reason)}
+        asked: dict[str, Any] = {"ticket": ticket, "reason": text("reason", reason)}
+        if unlikely:
+            asked["unlikely"] = True
         with self._writing(self._named("dismissed", by, request, asked)) as writer:
             if writer.done is None:
-                writer.dismiss(ticket, reason, by)
+                writer.dismiss(ticket, reason, by, unlikely=unlikely)
 
     @planned_first
     def propose(
-        self, *, by: str, early: bool = False, request: str | None = None
+        self,
+        *,
+        by: str,
+        early: bool = False,
+        held: bool = False,
+        request: str | None = None,
+        role: str = OPERATOR,
     ) -> ProposalView | None:
         """Ask the learner for a proposal now, for example because the board meets.
 
@@ -601,7 +618,8 @@ class Ledger(Deciding):
 
         If nothing was reported, corrected or decided since the pending proposal was made, this
         returns the pending one and records nothing. Otherwise the learner proposes anew, and draws
-        the alternatives of a trial anew.
+        the alternatives of a trial anew. Rows that were postponed or rolled back stay out of it
+        until their hold ends; `holds()` says when.
 
         Parameters
         ----------
@@ -609,24 +627,32 @@ class Ledger(Deciding):
             Who asks.
         early
             Propose even if a later date then goes without a proposal. This is recorded.
+        held
+            End all holds first, so that postponed and rolled-back rows can be proposed again. This
+            is recorded.
         request
             Your own name for this command; see `missing`.
+        role
+            "operator" or "reviewer", for the record.
 
         Returns
         -------
         ProposalView or None
             The proposal. None if there is nothing to change; `status().nothing_because` says why.
         """
-        with self._writing(self._named("met", by, request, {"early": early})) as writer:
+        require_word("role", role, (OPERATOR, REVIEWER))
+        asked = {"early": early} | ({"held": True} if held else {})
+        with self._writing(self._named("met", by, request, asked)) as writer:
             if writer.done is None:
                 writer.require_thawed()
                 writer.require_going_on()
                 if (why := why_refused(writer.state, early=early)) is not None:
                     raise LedgerError(why)
-                if self.is_current():
+                ends = held and bool(self.holds())
+                if self.is_current() and not ends:
                     return self.proposal()
                 payload = {"early": True} if why_early(writer.state) is not None else {}
-                writer.add(by, OPERATOR, "met", payload)
+                writer.add(by, role, "met", payload | ({"held": True} if ends else {}))
         return self.proposal()
 
     def freeze(
@@ -780,7 +806,7 @@ class Ledger(Deciding):
         Returns
         -------
         ProposalView or None
-            The first proposal. None if the budget has none to spare before the first date.
+            The first proposal. None if the budget has no proposal to spare before the first date.
         """
         with self._writing() as writer:
             episodes = self.terms.history(states, actions, rewards)
@@ -788,7 +814,7 @@ class Ledger(Deciding):
                 return self.proposal()
             if writer.state.issued or self.terms.gate != "review":
                 raise LedgerError(
-                    "history comes before the first ticket, and behind a gate in review"
+                    "history comes before the first ticket, and needs a gate in review"
                 )
             payload = episodes | {
                 "source": text("source", source),

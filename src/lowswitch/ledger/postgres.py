@@ -69,7 +69,8 @@ class PostgresStore(Store):
             raise unreadable(address)
         if not re.fullmatch(r"[a-z0-9_]{0,40}", name):
             raise NotALedgerError(
-                f"the name of a ledger, after #, has small letters, digits and _, not {name!r}"
+                "the name of a ledger, after #, may have only small letters, digits and _, not"
+                f" {name!r}"
             )
         self.schema, self.read_only = _schema(name), read_only
         self.lock = int.from_bytes(hashlib.sha256(self.schema.encode()).digest()[:8], signed=True)
@@ -114,7 +115,7 @@ class PostgresStore(Store):
 
     @property
     def connection(self) -> Any:
-        """The connection, opened if there is none or if it was lost."""
+        """The connection, opened if it is missing or lost."""
         import psycopg
 
         if self._connection is None or self._connection.closed:

@@ -44,6 +44,7 @@ from lowswitch.ledger.state import OPEN, STATUSES, State, proposal_hash
 from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.ledger.terms import Report, Terms
+from lowswitch.review.gate import Hold
 from lowswitch.show.text import counted
 
 if TYPE_CHECKING:
@@ -110,6 +111,40 @@ class Reading:
         if not (isinstance(version, int) and 1 <= version <= len(versions)):
             raise LedgerError(f"there is no version {version!r}; they are 1 to {len(versions)}")
         return self.terms.shown(versions[version - 1])
+
+    def restored(self, version: int) -> Any:
+        """A version as a rollback would deploy it now: without what was forbidden since.
+
+        Parameters
+        ----------
+        version
+            The number of the version.
+        """
+        self.policy_of(version)
+        policy, _ = self._ready().restored(version)
+        return self.terms.shown(policy)
+
+    def holds(self) -> dict[tuple[int, int], Hold]:
+        """The rows (step, state) that are postponed or rolled back, and when each hold ends."""
+        with self._lock:
+            learner = self._ready().learner
+            return learner.holds if self.terms.has_rows else {}
+
+    def hold_of(self, rows: Sequence[Sequence[int]]) -> Hold:
+        """When rows [step, state] that are postponed now may be proposed again.
+
+        If they differ, this is the last of them.
+
+        Parameters
+        ----------
+        rows
+            The rows.
+        """
+        with self._lock:
+            state, keys = self._ready(), [(h, x) for h, x in rows]
+            told = state.held_until(keys).get("until")
+            more = [one for key in keys if (one := state.learner.next_trigger(key)) is not None]
+            return Hold(max(more, default=None) if told is None else None, told)
 
     def policy_json(self, version: int | None = None, member: int | None = None) -> dict[str, Any]:
         """A version as plain JSON values: all of it, or one table.
@@ -401,7 +436,7 @@ class Reading:
         return {name: _called(name, numbered.get(numbers[name]), ordered) for name in names}
 
     def _number_in(self, name: str) -> int:
-        """The number in a name such as 1,153 or patient 1,153; 0 if there is none."""
+        """The number in a name such as 1,153 or patient 1,153; 0 without a number."""
         word = re.escape(self.terms.word("episode"))
         digits = r"(\d{1,9}|\d{1,3}(?:,\d{3}){1,2})"
         found = re.fullmatch(rf"(?i:{word} )?{digits}", name.strip())
@@ -460,7 +495,7 @@ class Reading:
         ticket
             The ticket, or its name.
         event
-            The number of the event with the report that somebody has read; 0 if there was none.
+            The number of the event with the report that the user read; 0 without a report.
         """
         known, _ = self.report_of(ticket)
         found, seq = list[Event](), known.report
@@ -532,7 +567,7 @@ class Reading:
         """
         known, _ = self.report_of(ticket)
         if known.status == OPEN:
-            raise LedgerError(f"ticket {ticket} is open; tell it")
+            raise LedgerError(f"ticket {ticket} is open; report on it with tell")
         state = self._ready()
         policy = state.versions[known.version - 1]
         self.terms.report(known.number, policy, states, actions, rewards, ended, propensities)
@@ -663,7 +698,7 @@ class Reading:
         Parameters
         ----------
         known
-            Facts that somebody outside has noted, from `anchors.trusted` or `anchors.expected`.
+            Facts that were noted outside, from `anchors.trusted` or `anchors.expected`.
             Without them, a record that was rewritten as a whole is not detected.
         progress
             A function that is told how far the replay is.
@@ -762,7 +797,7 @@ class Reading:
 
 
 def version_named(words: str) -> int:
-    """The version that somebody searches for, such as version 9; 0 if it is something else."""
+    """The version in a search such as version 9; 0 if the search is for something else."""
     found = re.fullmatch(r"(?i)version (\d{1,9})", words.strip())
     return int(found[1]) if found else 0
 

@@ -1,4 +1,4 @@
-"""Find the proposal that somebody names by the first characters of its hash."""
+"""Find a proposal by the first characters of its hash."""
 
 from __future__ import annotations
 

@@ -342,17 +342,22 @@ class Remote:
         """
         return _motion(self._do("/api/quorum", request, quorum=quorum, reason=reason))
 
-    def propose(self, *, early: bool = False, request: str | None = None) -> ProposalView | None:
+    def propose(
+        self, *, early: bool = False, held: bool = False, request: str | None = None
+    ) -> ProposalView | None:
         """Ask the learner for a proposal now; None if there is nothing to change.
 
         Parameters
         ----------
         early
             Propose even if a later date then goes without a proposal.
+        held
+            Let postponed and rolled-back rows be proposed again now.
         request
             Your own name for this command; see `Ledger.missing`.
         """
-        found = self._do("/api/propose", request, **({"early": True} if early else {}))
+        given = {name: True for name, value in (("early", early), ("held", held)) if value}
+        found = self._do("/api/propose", request, **given)
         return None if found is None else self._whole(found)
 
     def freeze(self, *, reason: str, request: str | None = None) -> None:
@@ -453,9 +458,14 @@ class Remote:
         done = self._do("/api/lost", request, tickets=list(tickets), reason=reason, **more)
         return list(done.get("left_out", ()))
 
-    def dismiss(self, ticket: str, reason: str, request: str | None = None) -> None:
-        """Leave the report of a ticket as it is, although its site sent a contradicting one."""
-        self._do("/api/dismiss", request, ticket=ticket, reason=reason)
+    def dismiss(
+        self, ticket: str, reason: str, *, unlikely: bool = False, request: str | None = None
+    ) -> None:
+        """Leave the report of a ticket as it is, although its site sent a contradicting one, or
+        although it is unlikely.
+        """
+        more = {"unlikely": True} if unlikely else {}
+        self._do("/api/dismiss", request, ticket=ticket, reason=reason, **more)
 
     def amend(
         self,
@@ -553,8 +563,8 @@ def _version(answer: dict[str, Any]) -> int | MotionView:
 def _hash(proposal: ProposalView | str | None) -> str:
     if proposal is None:
         raise LedgerError(
-            "None is no proposal to decide on; status().nothing_because says why nothing waits for"
-            " a decision"
+            "there is no proposal to decide on (None); status().nothing_because says why nothing"
+            " waits for a decision"
         )
     return proposal.hash if isinstance(proposal, ProposalView) else proposal
 

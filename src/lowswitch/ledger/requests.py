@@ -17,7 +17,7 @@ _FIELD = "request"  # of the payload of an event: the name, and the hash of what
 
 
 class Request(NamedTuple):
-    """What somebody asks for, and the name of the request if it has one."""
+    """What a person asks for, and the name of the request if it has one."""
 
     kind: str  # of the event that it leads to
     by: str

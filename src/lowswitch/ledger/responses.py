@@ -73,6 +73,8 @@ class Told:
     number: int
     event: int
     hash: str = ""  # of that event: `verify` says later whether it is still on record
+    # what a server finds unlikely in it, by what was reported before; it is learned all the same
+    doubts: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -251,7 +253,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Restored:
-    """What a restore did, and what is left to do."""
+    """What a restore did, and what you still have to do."""
 
     whole: bool
     verdict: str

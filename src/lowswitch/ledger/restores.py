@@ -78,7 +78,7 @@ def restore(address: str | Path, backup: str | Path | None = None, *, by: str) -
             with Ledger.open(made, read_only=True) as ledger:
                 verdict = ledger.verify(progress=False)
             if not verdict.whole:
-                raise DamagedError(f"what can be restored is not whole: {verdict.what}")
+                raise DamagedError(f"what can be restored is incomplete: {verdict.what}")
         except BaseException:
             _remove(made)
             raise

@@ -92,7 +92,7 @@ class Spool:
             self._done += numbers
 
     def refuse(self, number: int, why: str) -> None:
-        """Mark a report that the server refused; it stays until somebody has looked at it."""
+        """Mark a report that the server refused; it stays until the site has looked at it."""
         with self._writing() as database:
             database.execute("UPDATE reports SET refused = ? WHERE id = ?", (why, number))
 

@@ -202,7 +202,7 @@ class SqliteStore(Store):
             self.close()
             if mode != "delete" or Path(f"{self.path}-wal").exists():
                 raise StorageError(
-                    f"{str(self.path)!r} is not whole: a part of it stayed in its log; try again"
+                    f"{str(self.path)!r} is incomplete: a part of it stayed in its log; try again"
                     " when the disk has room"
                 )
             sync_file(self.path)
@@ -302,7 +302,7 @@ class _Errors:
         self.path = path
 
     def __enter__(self) -> None:
-        """Nothing is to be done before something fails."""
+        """Nothing needs to be done before something fails."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, sqlite3.DatabaseError):

@@ -33,6 +33,7 @@ from lowswitch.ledger.terms import Known, Report, Terms, read_terms
 
 OPEN, WAITING, LEARNED, MISSING, REFUSED = "open", "waiting", "learned", "missing", "refused"
 STATUSES = OPEN, WAITING, LEARNED, MISSING, REFUSED  # of tickets
+_USUAL_PROPOSALS = 10  # of a run without a limit, to set when a hold ends
 _MOST_NAMED = 1000  # open tickets that a proposal names one by one
 
 
@@ -155,7 +156,9 @@ class State:
             elif not known.learn_later:
                 self.learn()
                 if event.role != LEDGER and not replay.forced and self.expected():
-                    raise BrokenError(event.seq, "what the events before it led to is missing")
+                    raise BrokenError(
+                        event.seq, "the event that must follow from the events before it is missing"
+                    )
             if needs_quorum(event.kind, event.payload):
                 self._require_quorum(event)
             handler(event, replay)
@@ -243,7 +246,7 @@ class State:
 
     def _met(self, event: Event, replay: Replay) -> None:
         if event.role != LEDGER:
-            self.learner.propose()
+            self.learner.propose(held=event.payload.get("held", False))
             return
         date = event.payload["date"]
         if not replay.forced and date != late_date(self):
@@ -292,6 +295,7 @@ class State:
             forever=payload["forever"],
             visits=payload["visits"],
             actions=payload.get("actions"),
+            until=payload.get("until"),
         )
 
     def _vetoed(self, event: Event, replay: Replay) -> None:
@@ -326,7 +330,7 @@ class State:
     def _declined(self, event: Event, replay: Replay) -> None:
         motion = self.motions.pop(event.payload["motion"])
         if event.role == OPERATOR and (motion.by, motion.role) != (event.actor, event.role):
-            raise ValueError(f"{event.actor} can withdraw only her own requests")
+            raise ValueError(f"{event.actor} can withdraw only their own requests")
 
     def _quorum(self, event: Event, replay: Replay) -> None:
         self.quorum = event.payload["quorum"]
@@ -405,8 +409,32 @@ class State:
             self.learner.freeze()
 
     def _rolled_back(self, event: Event, replay: Replay) -> None:
-        self.learner.install(self.versions[event.payload["to"] - 1])
+        payload = event.payload
+        policy, kept = self.restored(payload["to"])
+        if kept != payload.get("kept", []):
+            raise ValueError("it keeps other places than those with a forbidden action")
+        self.learner.install(policy, until=payload.get("until"))
         self._new_version(event.payload["version"])
+
+    def restored(self, version: int) -> tuple[Any, list[list[int]]]:
+        """A version as a rollback deploys it, and the rows [step, state] that a veto changed."""
+        return self.terms.without_forbidden(
+            self.versions[version - 1], self.versions[-1], self.learner
+        )
+
+    def held_until(self, rows: Iterable[tuple[int, int]]) -> dict[str, int]:
+        """When rows that are held from now on may be proposed again, for the event's payload.
+
+        That is the next date. Without one, it is half of the average distance between two
+        proposals, counted in episodes. A row with a trigger of its own is held until that.
+        """
+        learner, terms = self.learner, self.terms
+        if not terms.has_rows or all(learner.next_trigger(row) for row in rows):
+            return {}
+        if len(learner.dates):
+            return {"until": int(learner.dates[0])}
+        proposals = terms.most_proposals or _USUAL_PROPOSALS
+        return {"until": learner.told + max(1, round(terms.episodes / (2 * proposals)))}
 
     def _deployed(self, event: Event, replay: Replay) -> None:
         if not replay.forced and event.payload["changes"] != self.lessons.deployed:

@@ -194,13 +194,13 @@ class Store(ABC):
         self.execute_many(f"INSERT INTO {table} (seq, body, hash) VALUES (?, ?, ?)", rows)
 
     def head(self, table: str = "events") -> tuple[int, str]:
-        """The number and the hash of the last event; (0, "") if there is none."""
+        """The number and the hash of the last event; (0, "") before the first event."""
         rows = self.execute(f"SELECT seq, hash FROM {table} ORDER BY seq DESC LIMIT 1")
         if not rows:
             return 0, ""
         seq, stored = rows[0]
         if not isinstance(seq, int):  # SQLite takes anything in any column
-            raise BrokenError(1, f"an event is stored under {seq!r}, which is no number")
+            raise BrokenError(1, f"an event is stored under {seq!r}, which is not a number")
         return seq, stored
 
     def grown_head(self) -> tuple[int, str]:
@@ -215,10 +215,10 @@ class Store(ABC):
             there = self.event(number)[2] if number < last[0] else ""
             if there != stored:
                 raise StorageError(
-                    f"an older or another record was put in the place of this one: it has"
-                    f" {last[0]:,} events, and event {number:,}, which was there, is not; nothing"
-                    " was saved. Stop all servers, and put the newer one back; if it is lost, find"
-                    " out what was in it before you start them again"
+                    f"this record was replaced by an older or different one: it has {last[0]:,}"
+                    f" events, and event {number:,} is gone. Nothing was saved. Stop all servers,"
+                    " and put the newer record back; if it is lost, find out what it contained"
+                    " before you start them again"
                 )
         self.seen = last
         return last

@@ -169,8 +169,8 @@ class TableProposals:
         name, found = self.terms.row_name(row["step"], row["state"]), [names[a] for a in new]
         if not new:
             raise LedgerError(
-                f"row {name} would play the same actions in other shares, so there is no action"
-                " to forbid; reject it for now, or forbid a deployed action with forbid"
+                f"row {name} would play the same actions with other probabilities, so there is no"
+                " action to forbid; reject it for now, or forbid a deployed action with forbid"
             )
         if actions is None and len(new) > 1:
             raise LedgerError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -42,6 +42,7 @@ _MOST_NAMED = 6  # forbidden actions that an error names
 class TableTerms(Terms):
     """The declaration of a run with a finite number of states."""
 
+    has_rows: ClassVar[bool] = True
     states: int
     allowed: np.ndarray  # [H, S, A]
     policy: np.ndarray  # [H, S]  deployed first
@@ -164,7 +165,7 @@ class TableTerms(Terms):
         propensities: Any = None,
     ) -> Report:
         if propensities is not None:
-            raise LedgerError("propensities are of features; with states, leave them out")
+            raise LedgerError("propensities are for features; with states, leave them out")
         places = self.indices("state", items("states", states))
         paid = self.paid(items("rewards", rewards))
         if actions is None:
@@ -337,6 +338,20 @@ class TableTerms(Terms):
     def is_forbidden(self, policy: TablePolicy, learner: Learner) -> bool:
         allowed = learner.actions_allowed[None]
         return not np.take_along_axis(allowed, policy.actions[..., None], axis=-1).all()
+
+    def without_forbidden(
+        self, policy: TablePolicy, now: TablePolicy, learner: Learner
+    ) -> tuple[TablePolicy, list[list[int]]]:
+        law, present = policy.actions, now.actions
+        allowed = np.take_along_axis(learner.actions_allowed[None], law[..., None], axis=-1)
+        gone = ~allowed[..., 0]
+        if not gone.any():
+            return policy, []
+        if policy.has_protocol:  # its trial follows it, and it the present one
+            present = np.where(gone[0], present[0], law[0])[None]
+        rows: list[list[int]] = np.argwhere(gone.any(axis=0)).tolist()
+        law = np.where(gone, present, law)
+        return TablePolicy(law, policy.key, has_protocol=policy.has_protocol), rows
 
     def forbidden_words(self, policy: TablePolicy, learner: Learner) -> str:
         played = np.zeros(learner.actions_allowed.shape, dtype=bool)

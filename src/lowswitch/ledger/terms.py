@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -174,6 +174,7 @@ class Proposals(Protocol):
 class Terms(ABC):
     """The declaration of a run, as its first event contains it."""
 
+    has_rows: ClassVar[bool] = False  # whether a policy is a table, whose rows change one by one
     algorithm: Algorithm
     horizon: int
     actions: int
@@ -345,6 +346,15 @@ class Terms(ABC):
     def is_forbidden(self, policy: Any, learner: Learner) -> bool:
         """Whether a version plays an action that was forbidden since."""
 
+    def without_forbidden(
+        self, policy: Any, now: Any, learner: Learner
+    ) -> tuple[Any, list[list[int]]]:
+        """A version without the actions that were forbidden since, and the rows that differ.
+
+        now: the deployed policy, which gives what is allowed there.
+        """
+        return policy, []
+
     def forbidden_words(self, policy: Any, learner: Learner) -> str:
         """Which forbidden actions a version plays, and where, as the end of a sentence."""
         return ""
@@ -470,11 +480,13 @@ def declared(
     of_tables, of_features = families()
     if features["features"] is None:
         if not features["shared"]:
-            raise LedgerError(f"shared={features['shared']!r} is of features; leave it out")
+            raise LedgerError(
+                f"shared={features['shared']!r} applies to features, not to tables; leave it out"
+            )
         return of_tables.declared(algorithm, **tables, **others)
     for name, given in tables.items():
         if given is not None:
-            raise LedgerError(f"{name}= is of tables, which features do not have; leave it out")
+            raise LedgerError(f"{name}= applies to tables, not to features; leave it out")
     return of_features.declared(algorithm, **features, **others)
 
 

@@ -14,7 +14,7 @@ from lowswitch.ledger.reference import is_named, not_pending
 from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import ProposalView, Told
 from lowswitch.ledger.snapshot import is_due, snapshot_of
-from lowswitch.ledger.state import MISSING, OPEN, REFUSED, State, proposal_hash
+from lowswitch.ledger.state import LEARNED, MISSING, OPEN, REFUSED, WAITING, State, proposal_hash
 from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.terms import ENDED, Report
 
@@ -267,7 +267,7 @@ class Writer:
             self.require_thawed()
         known = self.ticket(ticket)
         if known.status == OPEN:
-            raise LedgerError(f"ticket {ticket} is open; tell it")
+            raise LedgerError(f"ticket {ticket} is open; report on it with tell")
         report = self.report(known, states, actions, rewards, ended, propensities)
         if self.done is not None and (before := self._told_before(known, report)) is not None:
             return known, before, None
@@ -281,9 +281,18 @@ class Writer:
         }
         return known, (0, ""), payload
 
-    def dismiss(self, ticket: str, reason: str, by: str) -> None:
-        """Leave the report of a ticket as it is, although its site sent another one."""
+    def dismiss(self, ticket: str, reason: str, by: str, *, unlikely: bool) -> None:
+        """Leave the report of a ticket as it is, although its site sent another one.
+
+        unlikely: instead, although something in it is unlikely.
+        """
         known = self.ticket(ticket)
+        if unlikely:
+            if known.report is None or known.status not in (WAITING, LEARNED):
+                raise LedgerError(f"ticket {ticket} has no report that counts")
+            facts = {"number": known.number, "reason": reason, "unlikely": True}
+            self.add(by, OPERATOR, "dismissed", facts)
+            return
         sent = self._sent("conflict", known.number)
         answered = self._sent("dismissed", known.number)
         last = max([known.report or 0, *(one.seq for one in answered)])
@@ -300,7 +309,7 @@ class Writer:
         return len(seen) < _MOST_UNCOUNTED and report not in seen
 
     def _sent(self, kind: str, number: int) -> list[Event]:
-        """The first events of a kind about a ticket, including those of this transaction."""
+        """The first events of a kind about a ticket, including events of this transaction."""
         stored = [views.event_of(*row) for row in self.store.sent(kind, number, _MOST_UNCOUNTED)]
         mine = [one for one in self.events if one.kind == kind and one.payload["number"] == number]
         return [*stored, *mine]
@@ -413,7 +422,7 @@ def no_proposal(why: str | None) -> str:
     waits = f"nothing waits for a decision: {why}"
     if why is None:
         waits = "one waits for a decision; proposal() gives it"
-    return f"None is no proposal to decide on, and {waits}"
+    return f"there is no proposal to decide on (None): {waits}"
 
 
 def require_ended(ended: Any) -> None:

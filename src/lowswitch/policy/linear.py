@@ -358,7 +358,7 @@ class LinearPolicy(Members):
 
     @property
     def trial_identity(self) -> str:
-        """The identity of the members beside the protocol; the same for all that have none."""
+        """The identity of the members beside the protocol; the same without such members."""
         drawn = self._changed(protocol=None, followers=0) if self._drawn else None
         return "" if drawn is None else f"{self.members} {drawn.identity}"
 

@@ -8,10 +8,10 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from lowswitch.checks import require_share, require_truth, require_word
+from lowswitch.checks import require_count, require_share, require_truth, require_word
 from lowswitch.policy.members import Part
 from lowswitch.review.decisions import require_review
-from lowswitch.review.gate import Gate
+from lowswitch.review.gate import Gate, Hold
 from lowswitch.review.proposals import Key
 from lowswitch.show.text import counted
 
@@ -38,17 +38,23 @@ class Reviewed:
         """The pending proposal, or None."""
         return self._gate.pending
 
-    def propose(self) -> Any:
+    def propose(self, *, held: bool = False) -> Any:
         """Propose everything that the learner would change now; return the proposal, or None.
 
         The schedule "asked" waits for this call; with any other schedule the proposal is
         additional. A pending proposal is replaced, and the budget counts both as one. If the gate
         is open, the proposal is deployed immediately. If the result is None, `why_nothing` says
         why.
+
+        Parameters
+        ----------
+        held
+            End all holds first, so that held rows can be proposed, too.
         """
+        require_truth("held", held)
 
         def propose(gate: Gate, knowledge: Any) -> Any:
-            made = gate.propose(knowledge, self.told)
+            made = gate.propose(knowledge, self.told, held=held)
             if made is not None and self.gate == "open":
                 gate.approve(knowledge, made.parts, self.told)
             return made
@@ -175,11 +181,14 @@ class Reviewed:
         forever: bool = False,
         visits: int | None = None,
         actions: Iterable[int] | None = None,
+        until: int | None = None,
     ) -> None:
         """Keep the deployed policy, or some rows (step, state) of it.
 
-        Without `forever`, a row is held until its next trigger. A policy on features is proposed
-        again when the schedule says so; changes that became due meanwhile are proposed at once.
+        Without `forever`, a row is held until its next trigger. If it has none, it is held until
+        `until` episodes are told, or else until the next date or the next `propose()`. A policy on
+        features is proposed again when the schedule says so; changes that became due meanwhile are
+        proposed at once.
 
         Parameters
         ----------
@@ -195,6 +204,8 @@ class Reviewed:
             Hold the rows for this many more visits instead.
         actions
             With `forever`, which of the new actions to forbid.
+        until
+            The number of episodes at which the hold of a row without a trigger ends.
         """
         require_review(self.gate)
         require_truth("forever", forever)
@@ -205,7 +216,11 @@ class Reviewed:
         chosen = self._gate.chosen(proposal, rows)
         self._decide(
             lambda gate, knowledge: gate.reject(
-                knowledge, chosen, self.told, forever=forever, visits=visits, actions=actions
+                *(knowledge, chosen, self.told),
+                forever=forever,
+                visits=visits,
+                actions=actions,
+                until=_checked_until(until),
             )
         )
 
@@ -282,7 +297,30 @@ class Reviewed:
         """The rows (step, state) that are held at their current action."""
         return sorted(self._gate.holds)
 
-    def install(self, policy: Any, *, hold: bool = True) -> Any:
+    @property
+    def holds(self) -> dict[Key, Hold]:
+        """When the hold of each held row ends."""
+        gate, visits = self._gate, self._knowledge.row_visits
+        return {
+            row: Hold(
+                None if (end := gate.holds[row]) is None else end - visits(*row),
+                gate.until.get(row),
+            )
+            for row in self.held
+        }
+
+    def next_trigger(self, row: Key) -> int | None:
+        """After how many more visits a row (step, state) may change by itself, if it may.
+
+        Parameters
+        ----------
+        row
+            The row.
+        """
+        visits: int | None = self._knowledge.next_trigger(*row)
+        return visits
+
+    def install(self, policy: Any, *, hold: bool = True, until: int | None = None) -> Any:
         """Deploy a policy by hand, as a rollback does; None if it is deployed already.
 
         The learner's knowledge does not change. A pending proposal is withdrawn.
@@ -294,11 +332,15 @@ class Reviewed:
         hold
             Hold the rows that change, because otherwise the learner might propose the opposite
             change at once.
+        until
+            The number of episodes at which the hold of a row without a trigger ends.
         """
         require_review(self.gate)
         checked = self._checked_policy(policy)
         return self._decide(
-            lambda gate, knowledge: gate.install(knowledge, checked, self.told, hold=hold)
+            lambda gate, knowledge: gate.install(
+                knowledge, checked, self.told, hold=hold, until=_checked_until(until)
+            )
         )
 
     def _checked_policy(self, policy: Any) -> Any:
@@ -380,6 +422,10 @@ class Reviewed:
             return result
 
 
+def _checked_until(until: int | None) -> int | None:
+    return None if until is None else require_count("until", until)
+
+
 def _checked_limits(part: Part | None, share: float | None) -> dict[str, Any]:
     """Check the part and the share of an approval."""
     if part is not None:
@@ -393,4 +439,4 @@ def _held_rows(count: int) -> str:
     """The end of a sentence about held rows; people count changes, not rows."""
     if not count:
         return ""
-    return "; changes that were postponed or rolled back stay as they are for now"
+    return "; nothing is proposed where a change was postponed or rolled back, until that hold ends"

@@ -43,7 +43,7 @@ def require_pending(pending: Proposed | None, meant: Any) -> Proposed:
 def require_thawed(paused: bool, what: str) -> None:
     """Check that the learner is not frozen; `what` names what cannot happen while it is."""
     if paused:
-        raise ValueError(f"nothing is {what} while the learner is frozen; thaw it first")
+        raise ValueError(f"nothing is {what} while the learner is frozen; call thaw first")
 
 
 def require_budget(spent: bool) -> None:

@@ -6,8 +6,9 @@ from all data once the first proposal is decided. The gate works with any kind o
 parts of a proposal are rows of a table, or a whole policy on features.
 
 A row that is rejected for now is held: its value is the value of its current action, and it is not
-due until the hold ends. An action that is rejected for ever leaves the mask, so values are maxima
-over the remaining actions.
+due until the hold ends: after a number of visits, or of episodes, or else when all rows may change.
+An action that is rejected for ever leaves the mask, so values are maxima over the remaining
+actions.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lowswitch.checks import require_count
 from lowswitch.policy.members import Part
@@ -24,6 +25,13 @@ from lowswitch.review.decisions import require_budget, require_pending, require_
 from lowswitch.review.proposals import WHOLE, Key
 
 Parts = Mapping[Key, Any]
+
+
+class Hold(NamedTuple):
+    """When a held row may be proposed again; if neither is known, on the next request or date."""
+
+    visits: int | None  # after so many more visits of this row
+    told: int | None  # once so many episodes are told
 
 
 class Knowledge(Protocol):
@@ -135,6 +143,7 @@ class Gate:
     pending: Any = None  # a Proposal or a LinearProposal
     waiting: set[Key] = field(default_factory=set)  # became due while something was pending
     holds: dict[Key, int | None] = field(default_factory=dict)  # the visits at which a hold ends
+    until: dict[Key, int] = field(default_factory=dict)  # episodes at which a hold ends instead
     raised: int = 0  # proposals so far, including replacements
     replaces: bool = False  # the next proposal replaces an undecided one, so it is free
     paused: bool = False
@@ -158,7 +167,9 @@ class Gate:
         return min(1, episodes) if self.holds else episodes
 
     def before_episode(self, knowledge: Knowledge, told: int) -> None:
-        """End the holds that last until all rows may change, if they may after this episode."""
+        """End the holds that are over after this episode, because of its number or of a date."""
+        for row in [row for row, end in self.until.items() if end <= told + 1]:
+            self._release(knowledge, row)
         if any(end is None for end in self.holds.values()) and knowledge.on_grid(told + 1):
             self.release_dateless(knowledge)
 
@@ -197,17 +208,23 @@ class Gate:
 
     # ---- proposals -------------------------------------------------------------------------------
 
-    def propose(self, knowledge: Knowledge, told: int, *, keep_holds: bool = False) -> Any:
+    def propose(
+        self, knowledge: Knowledge, told: int, *, keep_holds: bool = False, held: bool = False
+    ) -> Any:
         """Propose everything that the learner would change now; a pending proposal is replaced.
 
-        Holds that last until all rows may change end here, unless `keep_holds`.
+        Holds that last until all rows may change end here, unless `keep_holds`. If `held`, all
+        holds end.
         """
         require_thawed(self.paused, "proposed")
         free = self.pending is not None or self.replaces
         require_budget(knowledge.frozen and not free)
         self.pending, self.replaces = None, False
         self.waiting.clear()
-        if not keep_holds:
+        if held:
+            for row in list(self.holds):
+                self._release(knowledge, row)
+        elif not keep_holds:
             self.release_dateless(knowledge)
         knowledge.set_review(False)
         self.nothing_wanted_at = told  # until there is a proposal
@@ -306,6 +323,7 @@ class Gate:
         forever: bool,
         visits: int | None,
         actions: Iterable[int] | None,
+        until: int | None = None,
     ) -> None:
         """Keep parts of the pending proposal as deployed: for now, or by forbidding the new
         actions.
@@ -319,7 +337,7 @@ class Gate:
             knowledge.forbid_new(parts.values(), actions)
         elif knowledge.holds_rows:
             for key in parts:
-                self.hold(knowledge, key, visits)
+                self.hold(knowledge, key, visits, until)
         self._settle(knowledge, parts, told)
 
     def _settle(self, knowledge: Knowledge, parts: Parts, told: int) -> None:
@@ -335,21 +353,31 @@ class Gate:
 
     # ---- holds and freezing ----------------------------------------------------------------------
 
-    def hold(self, knowledge: Knowledge, row: Key, visits: int | None) -> None:
-        """Keep a row as it is until its next trigger, or for `visits` more visits."""
+    def hold(
+        self, knowledge: Knowledge, row: Key, visits: int | None, until: int | None = None
+    ) -> None:
+        """Keep a row as it is until its next trigger, or for `visits` more visits.
+
+        until: the number of episodes at which the hold of a row without a trigger ends.
+        """
         given = None if visits is None else require_count("visits", visits)
         more = knowledge.next_trigger(*row) if given is None else given
         self.holds[row] = None if more is None else knowledge.row_visits(*row) + more
+        self.until.pop(row, None)
+        if more is None and until is not None:
+            self.until[row] = until
         knowledge.hold(*row)
 
     def _release(self, knowledge: Knowledge, row: Key) -> None:
         del self.holds[row]
+        self.until.pop(row, None)
         knowledge.release(*row)
 
     def release_dateless(self, knowledge: Knowledge) -> None:
         """End the holds that last until all rows may change."""
         for row in [row for row, end in self.holds.items() if end is None]:
-            self._release(knowledge, row)
+            if row not in self.until:
+                self._release(knowledge, row)
 
     def freeze(self, knowledge: Knowledge) -> None:
         """Propose and approve nothing; learning continues."""
@@ -361,7 +389,9 @@ class Gate:
         self.paused = False
         self.look_again(knowledge, told)
 
-    def install(self, knowledge: Knowledge, policy: Any, told: int, *, hold: bool) -> Any:
+    def install(
+        self, knowledge: Knowledge, policy: Any, told: int, *, hold: bool, until: int | None = None
+    ) -> Any:
         """Deploy another policy by hand, and hold the rows that change."""
         parts: Parts = knowledge.parts_to(policy)
         if not parts:
@@ -371,7 +401,7 @@ class Gate:
         made = self._deploy(knowledge, parts, told)
         if hold and knowledge.holds_rows:
             for row in parts:
-                self.hold(knowledge, row, None)
+                self.hold(knowledge, row, None, until)
         self.waiting -= parts.keys()
         self.look_again(knowledge, told)
         return made
@@ -425,6 +455,7 @@ class Gate:
         """Remember everything except the tables; calling the result restores it."""
         before, put_back_spec = copy.copy(self), knowledge.undo_review()
         before.waiting, before.holds = set(self.waiting), dict(self.holds)
+        before.until = dict(self.until)
 
         def put_back() -> None:
             self.__dict__.update(before.__dict__)
@@ -444,6 +475,9 @@ class Gate:
         facts["pending"] = None if self.pending is None else self.pending.facts()
         facts["waiting"] = sorted(self.waiting)
         facts["holds"] = sorted([*row, end] for row, end in self.holds.items())
+        facts["until"] = sorted([*row, end] for row, end in self.until.items())
+        if not self.until:
+            del facts["until"]
         return facts
 
     @classmethod
@@ -455,12 +489,13 @@ class Gate:
                 "pending": pending,
                 "waiting": {(h, x) for h, x in facts["waiting"]},
                 "holds": {(h, x): end for h, x, end in facts["holds"]},
+                "until": {(h, x): end for h, x, end in facts.get("until", [])},
             }
         )
 
 
 def _approved(knowledge: Knowledge, parts: Parts, part: Part | None, share: float | None) -> Parts:
-    """What is deployed if only a part of these parts, or a smaller trial, is approved."""
+    """The policy to deploy if only some of these parts, or a smaller trial, are approved."""
     if part is None and share is None:
         return parts
     deployed = knowledge.limited(parts, part=part, share=share)

@@ -320,8 +320,8 @@ def algorithm_of(facts: dict[str, Any], path: str | os.PathLike[str]) -> Algorit
         return Algorithm.from_dict(facts)
     except archive.UnknownPartError as error:
         warnings.warn(
-            f"of the algorithm in {str(path)!r} only the text is read, its results are whole:"
-            f" {error}",
+            f"the results in {str(path)!r} are complete, but only the text of its algorithm was"
+            f" read: {error}",
             AlgorithmTextWarning,
             stacklevel=4,
         )

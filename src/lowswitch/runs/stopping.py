@@ -106,9 +106,9 @@ def require_simulated(stop: Stop | None) -> None:
 
 
 def require_start_law(start_sequence: np.ndarray) -> None:
-    """Bounds are means over a law of the first state; a list of first states has none."""
+    """Bounds are means over a law of the first state; a list of first states has no law."""
     if len(start_sequence):
         raise ValueError(
-            "stop: within needs first states that are drawn from a law, and this problem has a list"
-            " of them; give it a start law"
+            "stop: within needs initial states that are drawn from a law, but this problem has a"
+            " list of them; give it a start law"
         )

@@ -22,7 +22,7 @@ _WORDS = {  # what the ledger does meanwhile, for those who wait
     "cap_trial": "cap the trial and plan again",
 }
 
-_BY_ROLE = ("freeze", "cap_trial", "decline")  # what reviewers and operators may both do
+_BY_ROLE = ("propose", "freeze", "cap_trial", "decline")  # what reviewers and operators may both do
 
 
 async def act(call: Call, action: str, given: Any) -> Any:

@@ -18,7 +18,7 @@ from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import MOST_DIGITS, RefusedError, count, query
 from lowswitch.service.entries import Entry
 from lowswitch.service.phrases import several
-from lowswitch.service.render import filled_in, is_by_enter, show
+from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
 from lowswitch.service.reports import LOST, asks_for_view, few, list_page, view_of
 from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
@@ -63,6 +63,7 @@ async def _amend_form(
         "amend.html",
         "tickets",
         status,
+        unlikely=call.service.journal.doubted.get(known.number, ("", []))[1],
         ticket=known,
         meanwhile=await _meanwhile(call, ticket),
         lines=entry.lines(steps),
@@ -262,7 +263,9 @@ def _several_sent(ticket: StoredTicket, others: Sequence[Entry], steps: Sequence
 async def dismiss(call: Call) -> Response:
     """Keep a report although its site sent another one: see both, then confirm."""
     ledger, given = call.service.ledger, filled_in(call, "reason", "ticket")
-    steps = ledger.terms.labels["step"]
+    steps, unlikely = ledger.terms.labels["step"], bool(call.field("unlikely"))
+    given |= {"unlikely": True} if unlikely else {}
+    await catch_up(call)
 
     def read() -> tuple[StoredTicket, str, list[str]]:
         known, report = ledger.report_of(given.get("ticket", ""))
@@ -276,9 +279,17 @@ async def dismiss(call: Call) -> Response:
     async def sheet() -> Sheet:
         known, counted_in, sent = await call.service.engine.call(read)
         lines = [f"The report that is counted in stays: {counted_in}.", *sent]
-        lines.append("What was sent stays on record. If yet another report comes, it is listed.")
-        title = f"Keep the report of {known.site}, {known.request} as it is"
         hint = "for example: the site confirmed the first report by telephone"
+        if unlikely:
+            _, why = call.service.journal.doubted.get(known.number, ("", []))
+            lines += [f"Unlikely in it: {one}." for one in why]
+            lines.append("If you confirm that it is right, the same is not called unlikely again.")
+            hint = "for example: the site looked it up in the file"
+        else:
+            lines.append(
+                "What was sent stays on record. If yet another report comes, it is listed."
+            )
+        title = f"Keep the report of {known.site}, {known.request} as it is"
         return Sheet(f"{title}?", title, lines, back="/tickets", hint=hint, bound=lines)
 
     def done(_: Any, made: Sheet) -> tuple[str, str]:
@@ -300,6 +311,6 @@ async def consequences(call: Call, relearns: bool, reports: int = 1) -> list[str
         " decisions stay."
     ]
     if known.view is not None:
-        lines.append("The pending proposal is made anew, which costs nothing of the budget.")
+        lines.append("The pending proposal is computed again, which uses nothing of the budget.")
         lines += standing.falling(known)
     return lines

@@ -30,8 +30,8 @@ from lowswitch.ledger import (
 )
 from lowswitch.ledger.address import is_postgres
 from lowswitch.ledger.exports import exported
-from lowswitch.ledger.responses import MotionView
-from lowswitch.service import actions
+from lowswitch.ledger.responses import MotionView, Told
+from lowswitch.service import actions, doubts
 from lowswitch.service import openapi as description
 from lowswitch.service.access import ANCHORED
 from lowswitch.service.app import RECORD_SECONDS, Call, as_refusal, attempt, now
@@ -162,7 +162,18 @@ async def tell(call: Call) -> Response:
     for report, answer in zip(own, answers, strict=True):
         if isinstance(answer, LedgerError) and as_refusal(answer).status == _UNFIT:
             _note_refusal(call, report, str(answer))
-    return _json({"answers": facts(answers)})
+    return _json({"answers": facts(_doubted(call, own, answers))})
+
+
+def _doubted(call: Call, reports: list[dict[str, Any]], answers: list[Any]) -> list[Any]:
+    """The answers, with what is unlikely in the reports that were stored."""
+    seen, terms = call.service.journal.seen, call.service.ledger.terms
+    return [
+        dataclasses.replace(answer, doubts=why)
+        if isinstance(answer, Told) and (why := doubts.of_site(seen, terms, report))
+        else answer
+        for report, answer in zip(reports, answers, strict=True)
+    ]
 
 
 def _note_refusal(call: Call, report: dict[str, Any], says: str) -> None:

@@ -91,6 +91,8 @@ class Service:
     failed_logins: Failures = field(default_factory=lambda: Failures(MOST_LOGINS))
     failed_requests: Failures = field(default_factory=lambda: Failures(MOST_REQUESTS))
     refusals: Refusals = field(default_factory=Refusals)
+    # the events of the proposal that each person saw last, and of the one before it
+    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
     verifying: asyncio.Task[Any] | None = None
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from lowswitch.ledger import ProposalView
 from lowswitch.ledger.text import guess_words, never_given
-from lowswitch.service import effects, phrases, precedents
+from lowswitch.service import effects, holds, phrases, precedents
 from lowswitch.service.effects import Known, is_of_protocol, law_after, share_after, unlimited
 from lowswitch.service.phrases import several, share_of
 from lowswitch.service.reversals import vetoed
@@ -43,7 +43,7 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
     rows = [row for row in view.rows if (row["step"], row["state"]) in keys]
     changes = [row for row in rows if is_of_protocol(known, row) and part != "trial"]
     lines, trial = _protocol_lines(known, changes), list[dict[str, Any]]()
-    warnings = taken_back(known, changes, decision) + _warnings(known, view, changes)
+    warnings = taken_back(known, changes, decision, again=True) + _warnings(known, view, changes)
     if known.protocol:
         trial = trial_of(known, law_after(known, decision))
         lines += limit_lines(known, decision) + _trial_lines(known, decision)
@@ -305,12 +305,21 @@ def _same_protocol(known: Known, decision: dict[str, Any]) -> bool:
 
 
 def taken_back(
-    known: Known, changes: Sequence[dict[str, Any]], decision: dict[str, Any] | None = None
+    known: Known,
+    changes: Sequence[dict[str, Any]],
+    decision: dict[str, Any] | None = None,
+    *,
+    again: bool = False,
 ) -> list[str]:
-    """The earlier decisions that proposed changes reverse, and an approval of a trial with them."""
+    """The earlier decisions that proposed changes reverse, and an approval of a trial with them.
+
+    again: also those that chose the present action, where another one is proposed than before it.
+    """
     begins = decision is not None and known.protocol and share_after(known, decision) > 0
     moves = [(row["step"], row["state"], row["to"][0]) for row in changes]
-    return precedents.taken_back(known.terms, known.precedents, moves, begins_trial=begins)
+    return precedents.taken_back(
+        known.terms, known.precedents, moves, begins_trial=begins, again=again
+    )
 
 
 def _warnings(known: Known, view: ProposalView, changes: list[dict[str, Any]]) -> list[str]:
@@ -383,16 +392,40 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
     if len(rows) == len(view.rows):
         if known.protocol:
             lines.append(_not_adopted(known))
-        lines.append(f"Nothing is forbidden. {_next_time(known, len(changed))}")
+        lines.append("Nothing is forbidden.")
     elif known.protocol and share_of(known.policies):
         lines.append(_trial_beside(known, keys))
     left = sum(is_of_protocol(known, row) for row in view.rows) - len(changed)
     if left:
         lines.append(f"{counted(left, 'other change', 'stays', 'stay')} undecided.")
+    lines += _comes_again(known, len(changed)) + _alone(known)
     changes = [change(known, row) for row in changed[:MOST_LISTED]]
     title = f"Postpone {n}" if len(rows) < len(view.rows) else "Postpone everything"
     return Sheet(f"{title}?", title, lines, changes, (), "/proposal", "quiet",
                  unlisted=max(0, len(changed) - MOST_LISTED))  # fmt: skip
+
+
+def _comes_again(known: Known, changes: int) -> list[str]:
+    """When postponed changes can be proposed again, and what that costs."""
+    left = known.run.budget_left
+    if left == 0:
+        return ["No proposal is left, so nothing is proposed again."]
+    found = holds.promise(known, "there", several=changes != 1)
+    cost = {None: "", 1: " That uses the last proposal."}.get(
+        left, f" That uses one of the {left or 0:,} proposals left."
+    )
+    same = "change" if changes == 1 else "changes"
+    return [*found, f"After that a proposal can contain the same {same} again.{cost}"]
+
+
+def _alone(known: Known) -> list[str]:
+    """That postponing needs no second reviewer, where other decisions do."""
+    if known.run.quorum == 1:
+        return []
+    return [
+        "This takes effect at once, by your decision alone: a reviewer may postpone without the"
+        " agreement of another one, because nothing changes for anybody."
+    ]
 
 
 def _not_adopted(known: Known) -> str:
@@ -427,6 +460,7 @@ def _whole_postponed(known: Known, view: ProposalView) -> Sheet:
     if known.protocol:
         title = "Postpone everything"
         lines.append(_not_adopted(known))
+    lines += _alone(known)
     return Sheet(f"{title}?", title, lines, changes, (), "/proposal", "quiet")
 
 

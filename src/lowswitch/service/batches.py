@@ -183,7 +183,7 @@ def _merged(ledger: Reading, lines: list[Line]) -> list[Row]:
             row = row._replace(new=row.new._replace(ended=endings.get(ended, ended)))
         seen = values[_SEEN]
         if seen and not (seen.isdecimal() and len(seen) <= MOST_DIGITS):
-            raise RefusedError(422, f"line {number}: {seen!r} is no number of a report")
+            raise RefusedError(422, f"line {number}: {seen!r} is not the number of a report")
         found[ticket.number] = row._replace(seen=int(seen) if seen else row.seen)
     return [found[number] for number in sorted(found)]
 

@@ -43,7 +43,7 @@ class RefusedError(Exception):
 async def body_of(request: Request) -> bytes:
     """The whole body, if it is small, plain and arrives soon."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise RefusedError(415, "compressed bodies are not taken; send it as it is")
+        raise RefusedError(415, "compressed bodies are not accepted; send it uncompressed")
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced[:20]) > _MOST_DROPPED:
         raise _too_large()
@@ -97,7 +97,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number in JSON")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)
@@ -242,6 +242,7 @@ class Quorum(Reason, kw_only=True):
 
 class Meeting(Named):
     early: bool = False
+    held: bool = False
 
 
 class Rollback(Reason, kw_only=True):
@@ -255,6 +256,7 @@ class Losses(Reason, kw_only=True):
 
 class Dismissal(Reason, kw_only=True):
     ticket: Text
+    unlikely: bool = False
 
 
 class Cap(Reason, kw_only=True):
@@ -318,7 +320,7 @@ def checked(value: Any, action: str) -> dict[str, Any]:
             what = what.replace(theirs, ours)
         raise RefusedError(400, f"{where.strip('`.') or 'the body'} {what[:300]}") from None
     except UnicodeEncodeError:
-        raise RefusedError(400, "the name of a field has a character that is no text") from None
+        raise RefusedError(400, "the name of a field has a character that is not text") from None
     if "reports" in found:
         found["reports"] = [msgspec.structs.asdict(report) for report in found["reports"]]
     return found

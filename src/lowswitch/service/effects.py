@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from lowswitch.ledger.responses import MotionView, Status
 from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import law
 from lowswitch.policy.tables import without_actions
+from lowswitch.review.gate import Hold
 from lowswitch.service import phrases
 from lowswitch.service.phrases import place
 from lowswitch.service.precedents import Precedents
@@ -35,6 +36,9 @@ class Known(NamedTuple):
     precedents: Precedents = Precedents()  # what people decided before
     me: str = ""  # who decides
     effect: Mapping[str, Any] | None = None  # of the decision, with features; see `Reading.effect`
+    holds: Mapping[tuple[int, int], Hold] = {}  # rows that are not proposed for now, and until when
+    only_trial: Collection[tuple[int, int]] = ()  # rows whose postponed change was in the trial
+    hold: Hold | None = None  # what a decision to postpone or to roll back would begin
 
     @property
     def has_rows(self) -> bool:
@@ -129,6 +133,12 @@ def changed_rows(known: Known, after: np.ndarray) -> list[tuple[int, int, int]]:
     """The rows whose protocol changes, each with its step, state and new action."""
     found = np.argwhere(known.policies[0] != after[0]).tolist()
     return [(h, x, int(after[0, h, x])) for h, x in found]
+
+
+def changed_anywhere(known: Known) -> list[list[int]]:
+    """The rows [step, state] in which an earlier version differs, in the protocol or the trial."""
+    found: list[list[int]] = np.argwhere((known.policies != known.earlier).any(axis=0)).tolist()
+    return found
 
 
 def share_after(known: Known, decision: dict[str, Any]) -> float:

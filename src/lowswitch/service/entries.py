@@ -92,7 +92,7 @@ class Entry(NamedTuple):
             is_over = not all(filled)
             if filled[2] and not _is_number(line["reward"]):
                 return (
-                    f"{line['step']}: {line['reward']!r} is no number; write a point before"
+                    f"{line['step']}: {line['reward']!r} is not a number; write a point before"
                     " decimals, such as 1.5"
                 )
         if self.ended not in display.ENDINGS:

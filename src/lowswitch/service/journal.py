@@ -18,6 +18,7 @@ from typing import Any
 from lowswitch.ledger import Ledger
 from lowswitch.ledger.events import KINDS, OPERATOR, Kind, makes_version
 from lowswitch.ledger.views import payload_of
+from lowswitch.service.doubts import Seen
 
 _PIECE = 2000  # events that are read at once
 _PATIENCE = 0.5  # seconds to wait for another thread that reads
@@ -101,6 +102,8 @@ class Journal:
     sites: dict[str, Site] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)  # events of each kind but asked
     contradicted: dict[int, str] = field(default_factory=dict)  # reports not settled since: when
+    doubted: dict[int, tuple[str, list[str]]] = field(default_factory=dict)  # when, and why
+    seen: Seen = field(default_factory=Seen)  # in the reports so far
     _in_trial: frozenset[tuple[int, int]] = frozenset()  # where the last proposal leaves a protocol
     _proposed: int = 0  # rows of the last proposal
     _version: int = 0  # the last one that was made
@@ -154,9 +157,18 @@ class Journal:
             for returns in (self.returns.setdefault(version, Returns()), site.of(version)):
                 returns.add(_return(payload))
             site.reports, site.last = site.reports + 1, time
+            self._doubt(payload, time)
         elif kind == "amended":
             self._amend(payload)
+            self.seen.add(payload, self.reader.terms, ())
             self.contradicted.pop(payload["number"], None)
+            self.doubted.pop(payload["number"], None)
+        elif kind == "dismissed" and payload.get("unlikely"):
+            if self.doubted.pop(payload["number"], None) is not None:
+                report = self.reader.store.ticket_numbered(payload["number"]).report
+                assert report is not None  # or nothing in it was doubted
+                right = payload_of(*self.reader.store.event(report))
+                self.seen.vouch(right, self.reader.terms)
         elif kind == "dismissed":
             self.contradicted.pop(payload["number"], None)
         elif kind == "conflict":
@@ -174,6 +186,13 @@ class Journal:
                 facts["in_trial"] = self._trial_rows(payload["decision"])
                 facts["whole"] = len(payload["decision"]["rows"]) == self._proposed
             self.marks.append(Mark(seq, time, actor, role, kind, facts, self.issued))
+
+    def _doubt(self, report: dict[str, Any], time: str) -> None:
+        """Note what is unlikely in a report, and count the rest as seen."""
+        terms = self.reader.terms
+        if unlikely := self.seen.unlikely(report, terms):
+            self.doubted[report["number"]] = time, self.seen.words(report, terms)
+        self.seen.add(report, terms, unlikely)
 
     def _trial_rows(self, decision: dict[str, Any]) -> list[list[int]]:
         """The rows of a decision in which only the trial of the last proposal differs."""
@@ -282,6 +301,6 @@ def _facts(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
     names = (
         *("reason", "rows", "version", "forever", "visits", "to", "number", "proposal", "source"),
         *("date", "early", "part", "share", "actions", "instead", "quorum", "motion", "kind"),
-        *("confirmed", "decision", "was"),
+        *("confirmed", "decision", "was", "until", "kept", "held"),
     )
     return {name: payload[name] for name in names if name in payload}

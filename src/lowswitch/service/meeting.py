@@ -11,12 +11,15 @@ import numpy as np
 from starlette.responses import RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError, ProposalView, SupersededError
+from lowswitch.ledger.events import Event
 from lowswitch.ledger.responses import MotionView
+from lowswitch.ledger.views import event_of
 from lowswitch.review.proposals import WHOLE
 from lowswitch.service import (
     approvals,
     display,
     effects,
+    holds,
     news,
     phrases,
     proposals,
@@ -58,10 +61,13 @@ async def _proposal(
     known = await known_of(call)
     view, page = known.view, count(asked, "page", 1, 10**6)
     facts: dict[str, Any] = {"view": view, "wrong": wrong, **await requests_of(call, known)}
+    facts["held"] = holds.facts(known)
     if view is not None:
         kept = [value for name, value in call.fields if name == "row"]
         if known.has_rows:
-            facts |= proposals.proposal_facts(known, view, asked, kept, page)
+            facts["news"] = await _news(call, known, view)
+            new = facts["news"]["keys"] if facts["news"] else ()
+            facts |= proposals.proposal_facts(known, view, asked, kept, page, new)
         else:
             facts |= vectors.proposal_facts(known, view)
         facts |= {
@@ -70,8 +76,6 @@ async def _proposal(
             "level": _level(known, service.journal.returns.get(known.run.version)),
             "asked": {name: value for name, value in asked.items() if name != "select"},
         }
-        if known.has_rows:
-            facts["news"] = await _news(call, known, view)
         facts["reminder"] = proposals.reminder(known, service.journal, facts.get("trial"))
     most = service.ledger.terms.most_proposals
     name = "proposal.html" if known.has_rows or view is None else "feature_proposal.html"
@@ -79,16 +83,33 @@ async def _proposal(
 
 
 async def _news(call: Call, known: Known, view: ProposalView) -> dict[str, Any] | None:
-    """The news since the earlier proposal, if a decision made the learner plan again."""
-    ledger, mark = call.service.ledger, call.service.journal.before(view.event)
-    made = await call.service.engine.call(lambda: ledger.newest(2, kind="proposed"))
-    before = made[1] if len(made) > 1 else None
-    if not news.remade(mark, view, before):
+    """The news since the proposal that the reader saw last, or since the last one on record.
+
+    None if that proposal was decided as a whole, so that everything here is new.
+    """
+    ledger, journal, seen = call.service.ledger, call.service.journal, call.service.seen
+    last, earlier = seen.get(call.who, (0, 0))
+    if last != view.event:
+        last, earlier = seen[call.who] = view.event, last
+
+    def read() -> tuple[Event, Any] | None:
+        made = ledger.newest(2, kind="proposed")
+        if earlier:
+            before = event_of(*ledger.store.event(earlier))
+        elif len(made) > 1:
+            before = made[1]
+        else:
+            return None
+        return before, ledger.policy_of(before.payload["version"])
+
+    found = await call.service.engine.call(read)
+    if found is None:
         return None
-    assert mark is not None
-    assert before is not None
-    base = await call.service.engine.call(lambda: ledger.policy_of(before.payload["version"]))
-    return news.news(known, view, before, base, mark)
+    before, base = found
+    marks = [one for one in journal.marks if before.seq < one.seq < view.event]
+    if not news.is_open(before, marks):
+        return None
+    return news.news(known, view, before, base, marks, seen=bool(earlier))
 
 
 def _level(known: Known, returns: Returns | None) -> str:
@@ -104,7 +125,7 @@ async def requests_of(call: Call, known: Known) -> dict[str, Any]:
     backs = {one.decision["to"] for one in known.motions if "to" in one.decision}
     ledger, laws = call.service.ledger, dict[int, Any]()
     if backs:
-        laws = await call.service.engine.call(lambda: {to: ledger.policy_of(to) for to in backs})
+        laws = await call.service.engine.call(lambda: {to: ledger.restored(to) for to in backs})
     for one in known.motions:
         what = known._replace(worth=None, earlier=laws.get(one.decision.get("to", 0)))
         found.append(
@@ -151,6 +172,10 @@ def known_then(call: Call, known: Known, asked: Mark) -> Known | None:
             return None
     policies = ledger.policy_of(min(version, ledger.version))
     earlier = ledger.policy_of(decision["to"]) if "to" in decision else None
+    if earlier is not None and (kept := decision.get("kept")):
+        earlier = earlier.copy()
+        for h, x in kept:
+            earlier[:, h, x] = policies[:, h, x]
     run = dataclasses.replace(known.run, version=version)
     return known._replace(
         run=run, view=view, policies=policies, earlier=earlier, worth=None, motions=(), others={}
@@ -159,23 +184,31 @@ def known_then(call: Call, known: Known, asked: Mark) -> Known | None:
 
 async def propose(call: Call) -> Response:
     """Say what a proposal would leave out, then request it, unless nothing is new."""
-    if not call.field("sure") and await call.service.engine.call(call.service.ledger.is_current):
+    again = not call.field("sure") and not call.field("held")
+    if again and await call.service.engine.call(call.service.ledger.is_current):
         said = "Nothing was reported, corrected or decided since this proposal was made. It stays."
         return after(call, "/proposal", said)
 
+    held = bool(call.field("held"))
+    left_out = not held and bool(call.service.ledger.holds())
+
     async def sheet() -> Sheet:
-        return _propose_sheet(await known_of(call))
+        return _propose_sheet(await known_of(call), held=held)
 
     def done(answer: Any, _: Sheet) -> tuple[str, str]:
         if answer is None:
-            return "/proposal", "The learner would change nothing."
+            but = " outside the places that are held back" if left_out else ""
+            return "/proposal", f"The learner would change nothing{but}."
         return "/proposal", "This is what the learner would change."
 
-    return await two_steps(call, "propose", {}, sheet, done)
+    return await two_steps(call, "propose", {"held": True} if held else {}, sheet, done)
 
 
-def _propose_sheet(known: Known) -> Sheet:
-    """From what the learner would propose, what it costs, and what would be left out."""
+def _propose_sheet(known: Known, *, held: bool) -> Sheet:
+    """From what the learner would propose, what it costs, and what would be left out.
+
+    held: whether postponed and rolled-back places may be proposed again.
+    """
     run, view, word = known.run, known.view, known.terms.word("episode")
     lines = [
         f"The learner says what it would change, from the reports of {counted(run.told, word)}."
@@ -190,7 +223,7 @@ def _propose_sheet(known: Known) -> Sheet:
         lines += _differs(known, view)
     lines += standing.falling(known)
     left_out = run.waiting + run.open
-    warnings = list[str]()
+    warnings = holds.asked_for(known) if held else holds.left_out(known)
     if run.waiting:
         warnings.append(f"{run.behind}. They would not be counted in.")
     if run.open:
@@ -199,8 +232,11 @@ def _propose_sheet(known: Known) -> Sheet:
         late = counted(run.refused, "report")
         warnings.append(f"{late} came after being declared missing. They would not be counted in.")
     button = "Ask for a proposal" if view is None else "Ask for another proposal"
+    if held:
+        button += f", also for {counted(holds.facts(known)['count'], 'held place')},"
     if left_out:
         button += f" without {counted(left_out, 'report')}"
+    button = button.removesuffix(",")
     return Sheet(f"{button}?", button, lines, (), warnings, "/proposal", has_reason=False)
 
 
@@ -694,8 +730,8 @@ async def rollback(call: Call) -> Response:
         if not (isinstance(given.get("version"), int) and 1 <= given["version"] <= last):
             raise LedgerError(f"there is no version {given.get('version')!r}; they are 1 to {last}")
         ledger = call.service.ledger
-        await call.service.engine.call(lambda: ledger.require_rollback(given["version"]))
-        return await _of_kind(call, "rolled_back", {"to": given["version"]})
+        more = await call.service.engine.call(lambda: ledger.rollback_to(given["version"]))
+        return await _of_kind(call, "rolled_back", {"to": given["version"]} | more)
 
     def done(new: Any, _: Sheet) -> tuple[str, str]:
         return (

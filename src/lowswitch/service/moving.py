@@ -30,7 +30,7 @@ def move_file(address: str, given: Path | None) -> None:
             verdicts = old.execute("SELECT by, whole, events, first_bad, what, head FROM verdicts")
             last = verdicts.fetchall()[-1:]
     except sqlite3.DatabaseError as error:
-        raise LedgerError(f"{str(path)!r} is no file of tokens ({error})") from error
+        raise LedgerError(f"{str(path)!r} is not a file of tokens ({error})") from error
     with closing(Access(address)) as access:
         access.adopt(tokens, by=f"moved from {path.name}")
         for by, whole, *rest in last:

@@ -1,7 +1,8 @@
-"""The news in a proposal that a decision made the learner repeat, and why."""
+"""The news in a proposal since an earlier one that was not decided, and why."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,57 +14,95 @@ from lowswitch.service import display, effects, phrases
 from lowswitch.service.effects import Known
 from lowswitch.service.journal import Mark
 from lowswitch.service.phrases import LABELS
+from lowswitch.service.precedents import Past
+from lowswitch.show.text import counted
 
 _MOST = 8  # lines
-_WORD_ONLY = "No new data led to that: a verdict also depends on the other changes beside it."
+_MOST_EVENTS = 5  # that are named
+_WORD_ONLY = " No new data led to that: a verdict also depends on the other changes beside it."
 
 
-def remade(mark: Mark | None, view: ProposalView, before: Event | None) -> bool:
-    """Whether a person, rather than a new report, led from the earlier proposal to this one."""
-    if mark is None or before is None or mark.seq != view.event - 1:
-        return False
-    asked_again = mark.kind == "met" and before.payload["version"] == view.version
-    by_person = KINDS[mark.kind].is_decision or asked_again
-    return by_person and bool(before.payload["told"] == view.told)
+def is_open(before: Event, marks: Sequence[Mark]) -> bool:
+    """Whether an earlier proposal was not approved as a whole, given the marks since.
+
+    Otherwise everything in the next one is new, and nothing can be compared.
+    """
+    approved = {(h, x) for m in marks if m.kind == "approved" for h, x in m.facts["rows"]}
+    return not {(row["step"], row["state"]) for row in before.payload["rows"]} <= approved
+
+
+def _on_rows(mark: Mark) -> bool:
+    return "proposal" in mark.facts and mark.kind in ("approved", "rejected")
 
 
 def news(
-    known: Known, view: ProposalView, before: Event, base: np.ndarray, mark: Mark
+    known: Known,
+    view: ProposalView,
+    before: Event,
+    base: np.ndarray,
+    marks: Sequence[Mark],
+    *,
+    seen: bool,
 ) -> dict[str, Any]:
-    """The differences in lines, and who caused them.
+    """The differences in lines, what happened in between, and the changes that are new.
 
-    before: the earlier proposal, for a version that followed base [members, H, S]. mark: the
-    decision after which the learner made this one.
+    before: the earlier proposal, for a version that followed base [members, H, S]. marks: what
+    people did since. seen: whether the reader has seen that proposal, or it is the last on record.
     """
     old = {(row["step"], row["state"]): row for row in before.payload["rows"]}
-    decided = {(h, x) for h, x in mark.facts.get("rows", [])}
-    changes = _changes(known, view, old, decided)
-    lines = changes + (_trial(known, view, old, base) if known.protocol else [])
+    decided = {(h, x) for mark in marks if _on_rows(mark) for h, x in mark.facts["rows"]}
+    learned = view.told - before.payload["told"]
+    lines, new = _changes(known, view, old, decided, same_data=not learned)
+    lines += _trial(known, view, old, base) if known.protocol else []
     return {
-        "why": _why(known, mark),
+        "since": f"since you read the proposal of {display.clock(before.time)}"
+        if seen
+        else "since the proposal before",
+        "why": _why(known, marks, learned, old),
         "lines": lines[:_MOST],
         "rest": max(0, len(lines) - _MOST),
+        "keys": new,
     }
 
 
-def _why(known: Known, mark: Mark) -> str:
-    """Who made the decision after which the learner planned again, and what it was."""
+def _why(
+    known: Known, marks: Sequence[Mark], learned: int, old: Collection[tuple[int, int]]
+) -> list[str]:
+    """What happened since the earlier proposal, newest last."""
+    found = [_did(known, mark, old) for mark in marks if _leads(mark)]
+    rest = len(found) - _MOST_EVENTS
+    found = [f"{counted(rest, 'earlier event')}"] * (rest > 0) + found[-_MOST_EVENTS:]
+    if learned:
+        found.append(f"{counted(learned, 'report', 'was', 'were')} learned since")
+    else:
+        found.append("No report was learned since: the data are the same")
+    return found
+
+
+def _leads(mark: Mark) -> bool:
+    """Whether something can make the learner propose anew."""
+    kind = KINDS[mark.kind]
+    return kind.ends_proposal or kind.has_report or mark.kind == "lifted"
+
+
+def _did(known: Known, mark: Mark, old: Collection[tuple[int, int]]) -> str:
+    """What somebody did, where and when."""
+    when = f"on {display.clock(mark.time)}"
     if mark.kind == "met":
-        again = f"{mark.actor} asked again, and no report was learned since the proposal before"
-        return f"{again}. The data are the same"
-    if "proposal" in mark.facts:
-        did = "postponed" if mark.kind == "rejected" else "approved"
-        did = "forbade" if mark.facts.get("forever") else did
-        return (
-            f"{display.who(mark)} {did} a part of the proposal before, and this is the rest of it"
-        )
-    did = display.decision_words(known.terms, mark.kind, mark.facts)
-    rows = mark.facts.get("rows", [])
-    where = f" for {phrases.places_words(known.terms, rows)}" if rows else ""
+        held = ", also for held places" if mark.facts.get("held") else ""
+        return f"{mark.actor} asked again{held} {when}"
+    if KINDS[mark.kind].has_report:
+        return f"{mark.actor} {KINDS[mark.kind].verb} {when}"
+    did = display.decision_words(known.terms, mark.kind, mark.facts, known.precedents.laws)
+    rows = [(h, x) for h, x in mark.facts.get("rows", [])]
+    if _on_rows(mark):
+        verb = "approved" if mark.kind == "approved" else "postponed"
+        how_much = "all" if set(old) <= set(rows) else "a part"
+        did = f"{'forbade' if mark.facts.get('forever') else verb} {how_much} of it"
+    elif rows:
+        did += f" for {phrases.few_places_words(known.terms, rows)}"
     why = f" (“{mark.facts['reason']}”)" if mark.facts.get("reason") else ""
-    return (
-        f"{display.who(mark)} {did}{where}{why}, so the learner planned again from the same reports"
-    )
+    return f"{display.who(mark)} {did} {when}{why}"
 
 
 def _changes(
@@ -71,9 +110,12 @@ def _changes(
     view: ProposalView,
     old: dict[tuple[int, int], dict[str, Any]],
     decided: set[tuple[int, int]],
-) -> list[str]:
-    """Changes of the protocol that are new, gone, or judged differently."""
-    found, now = list[str](), set[tuple[int, int]]()
+    *,
+    same_data: bool,
+) -> tuple[list[str], set[tuple[int, int]]]:
+    """Changes of the protocol that are new, gone, or judged differently; and the new ones."""
+    judged, now, new_ones = list[str](), set[tuple[int, int]](), set[tuple[int, int]]()
+    found, back_again = list[str](), list[str]()
     for row in view.rows:
         if not effects.is_of_protocol(known, row):
             continue
@@ -81,20 +123,40 @@ def _changes(
         now.add(key)
         was, (present, new) = old.get(key), effects.sides(known, row)
         if was is None or was["to"][0] != row["to"][0]:
-            found.append(f"Newly proposed for {known.place(*key)}: {new} instead of {present}.")
+            new_ones.add(key)
+            past = known.precedents.changes.get(key)
+            back = "" if past is None else f" {past_words(known, row, past)}"
+            (back_again if back else found).append(
+                f"Newly proposed for {known.place(*key)}: {new} instead of {present}.{back}"
+            )
         elif was["verdict"] != row["verdict"]:
-            found.append(
+            judged.append(
                 f"{known.place(*key)}, {new}: the verdict is “{_judged(row)}” and was"
-                f" “{_judged(was)}”. {_WORD_ONLY}"
+                f" “{_judged(was)}”.{_WORD_ONLY if same_data else ''}"
             )
     gone = [
         key
         for key, row in old.items()
-        if key not in now | decided and row["from"][0] != row["to"][0]
+        if key not in now | decided
+        and row["from"][0] != row["to"][0]
+        and known.policies[(0, *key)] != row["to"][0]
     ]
     if gone:
-        found.append(f"No longer proposed: a change for {phrases.places_words(known.terms, gone)}.")
-    return found
+        found.append(
+            f"No longer proposed: a change for {phrases.few_places_words(known.terms, gone)}."
+        )
+    return [*back_again, *found, *judged], new_ones
+
+
+def past_words(known: Known, row: dict[str, Any], past: Past) -> str:
+    """Who chose the current action of a row, when, and whether the proposal takes that back."""
+    names = known.terms.labels["action"]
+    present, old = names[row["from"][0]], names[past.old]
+    back = " This change takes that back." if past.old == row["to"][0] else ""
+    return (
+        f"{display.who(past.mark)} chose {present} instead of {old} here on"
+        f" {display.clock(past.mark.time)} (version {past.version}).{back}"
+    )
 
 
 def _judged(row: dict[str, Any]) -> str:

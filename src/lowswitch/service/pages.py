@@ -19,6 +19,7 @@ from lowswitch.service import (
     display,
     effects,
     figures,
+    holds,
     people,
     phrases,
     proposals,
@@ -164,6 +165,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         forecast=display.forecast_lines(terms, service.journal, run.issued),
         proposal=view,
         offer=proposals.headline(known, view) if view else None,
+        held=holds.facts(known),
         todo=_todo(call, known, len(unfit)),
         parts=parts,
         bar=figures.shares(parts),
@@ -173,6 +175,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         sites=display.site_lines(service.journal),
         operator=service.journal.last_operator,
         contradicted=len(service.journal.contradicted),
+        unlikely=len(service.journal.doubted),
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
     )
@@ -223,6 +226,9 @@ def _todo_of_operator(call: Call, known: Known, unfit: int) -> list[tuple[str, s
     if contradicted := len(call.service.journal.contradicted):
         said = f"{counted(contradicted, 'report', 'was', 'were')} contradicted by a later one."
         found.append((said, "/tickets#contradicting", "Compare them"))
+    if doubted := len(call.service.journal.doubted):
+        said = f"{counted(doubted, 'report', 'is', 'are')} unlikely, by everything reported before."
+        found.append((said, "/tickets#unlikely", "Ask the site"))
     if unfit:
         said = f"{counted(unfit, 'report', 'was', 'were')} refused and not sent again."
         found.append((said, "/tickets#unfit", "See why"))
@@ -330,8 +336,8 @@ async def policy_map(call: Call) -> Response:
     signs = display.codes(terms.labels["action"])
     await catch_up(call)
     if chart.protocol:
-        only_trial = service.journal.never_changes()
-        chart = dataclasses.replace(chart, held=[k for k in chart.held if k not in only_trial])
+        held = [row for row in chart.held if row not in known.only_trial]
+        chart = dataclasses.replace(chart, held=held)
     return await show(
         call,
         "map.html",
@@ -395,6 +401,7 @@ async def row(call: Call) -> Response:
             for one in (known.view.rows if known.view else ())
             if (one["step"], one["state"]) == (h, x) and effects.is_of_protocol(known, one)
         ],
+        held=holds.end_words(known, known.holds[h, x]) if (h, x) in known.holds else "",
         declared=np.flatnonzero(~terms.allowed[h, x]).tolist(),
         decisions=[
             one

@@ -15,6 +15,7 @@ from lowswitch.policy.tables import departing
 from lowswitch.review.proposals import WHOLE
 from lowswitch.show.text import counted, plural
 
+_MOST_STATES = 12  # that a sentence names
 _MANY = 100  # cases for which a gain is told where rewards are small
 _FEW_PLACES = 12  # in which the alternatives of a trial differ, so that they are named
 _LEAST_SHOWN = 0.05  # percent of all cases; what fewer are given is not listed
@@ -100,6 +101,13 @@ def places_words(terms: Terms, rows: Sequence[Sequence[int]]) -> str:
     """The same in a sentence: ill, every visit; or ill (visits 1 and 2) and well (visit 1)."""
     found = places_list(terms, rows)
     return several(found if len(found) < 2 else places_list(terms, rows, "{state} ({steps})"))
+
+
+def few_places_words(terms: Terms, rows: Sequence[Sequence[int]]) -> str:
+    """The same, or only their number if they have many states."""
+    if len(places_list(terms, rows)) > _MOST_STATES:
+        return counted(len(rows), "place")
+    return places_words(terms, rows)
 
 
 def plays_words(names: Sequence[str], *, protocol: bool) -> str:

@@ -27,10 +27,14 @@ class Past(NamedTuple):
 class Precedents(NamedTuple):
     """Earlier decisions that a later one may reverse."""
 
+    held: Mapping[Row, Mark] = {}  # who postponed a row, or rolled it back, last
+
     changes: Mapping[Row, Past] = {}
     postponed: Mapping[Row, Mark] = {}  # of rows that were not changed since
     ended: Mark | None = None  # who ended the trial, if none runs
+    began: Mark | None = None  # who began the trial that runs
     versions: Sequence[Mark] = ()  # who made each version
+    laws: display.Laws | None = None  # the versions themselves
 
 
 def precedents(journal: Journal, laws: display.Laws) -> Precedents:
@@ -44,7 +48,24 @@ def precedents(journal: Journal, laws: display.Laws) -> Precedents:
         for h, x in display.people_rows(mark.facts, protocol=laws.protocol):
             if (h, x) not in changes or changes[h, x].mark.seq < mark.seq:
                 postponed[h, x] = mark
-    return Precedents(changes, postponed, _ended(laws, marks), marks)
+    return Precedents(_held(journal, laws), changes, postponed, *_trial(laws, marks), marks, laws)
+
+
+def _held(journal: Journal, laws: display.Laws) -> dict[Row, Mark]:
+    """The last decision of each row after which it was held."""
+    found = dict[Row, Mark]()
+    for mark in journal.marks if laws.has_rows else []:
+        if mark.kind == "rejected" and not mark.facts.get("forever"):
+            found |= dict.fromkeys(_rows(mark.facts["rows"]), mark)
+        elif mark.kind == "rolled_back" and mark.facts["version"] <= len(laws.tables):
+            before, after = laws.tables[mark.facts["version"] - 2 : mark.facts["version"]]
+            rows = _rows(np.argwhere((before != after).any(axis=0)).tolist())
+            found |= dict.fromkeys(rows, mark)
+    return found
+
+
+def _rows(pairs: Iterable[Sequence[int]]) -> list[Row]:
+    return [(h, x) for h, x in pairs]
 
 
 def last_changes(laws: display.Laws, marks: Sequence[Mark]) -> dict[Row, Past]:
@@ -58,14 +79,17 @@ def last_changes(laws: display.Laws, marks: Sequence[Mark]) -> dict[Row, Past]:
     return found
 
 
-def _ended(laws: display.Laws, marks: Sequence[Mark]) -> Mark | None:
-    """The decision that ended the last trial; None if one runs or there never was one."""
-    for number in range(min(len(laws.tables), len(marks)), 1, -1):
-        if laws.share(number):
-            return None
-        if laws.share(number - 1):
-            return marks[number - 1]
-    return None
+def _trial(laws: display.Laws, marks: Sequence[Mark]) -> tuple[Mark | None, Mark | None]:
+    """The decision that ended the last trial, if none runs; and the one that began the present one.
+
+    Both are None if there never was a trial.
+    """
+    numbers = range(min(len(laws.tables), len(marks)), 1, -1)
+    runs = bool(laws.share(len(laws.tables)))
+    for number in numbers:
+        if bool(laws.share(number)) == runs and bool(laws.share(number - 1)) != runs:
+            return (None, marks[number - 1]) if runs else (marks[number - 1], None)
+    return None, None
 
 
 def taken_back(
@@ -74,33 +98,44 @@ def taken_back(
     changes: Iterable[tuple[int, int, int]],
     *,
     begins_trial: bool = False,
+    again: bool = False,
 ) -> list[str]:
     """The earlier decisions that a decision reverses, one sentence each.
 
-    changes: step, state and new action of each changed row of the protocol.
+    changes: step, state and new action of each changed row of the protocol. again: also name the
+    decisions that chose the present action of rows that would now get a third one.
     """
     reversed_by, put_off = dict[int, list[Row]](), dict[int, list[Row]]()
+    changed_again = dict[int, list[Row]]()
     marks = dict[int, Mark]()
     for h, x, action in changes:
         past, postponed = known.changes.get((h, x)), known.postponed.get((h, x))
         if past is not None and past.old == action:
             reversed_by.setdefault(past.mark.seq, []).append((h, x))
             marks[past.mark.seq] = past.mark
+        elif past is not None and again:
+            changed_again.setdefault(past.mark.seq, []).append((h, x))
+            marks[past.mark.seq] = past.mark
         if postponed is not None:
             put_off.setdefault(postponed.seq, []).append((h, x))
             marks[postponed.seq] = postponed
     found = [
-        f"This takes back an earlier decision for {phrases.places_words(terms, rows)}:"
-        f" {decided(terms, marks[seq])}."
+        f"This takes back an earlier decision for {phrases.few_places_words(terms, rows)}:"
+        f" {decided(terms, marks[seq], known.laws)}."
         for seq, rows in sorted(reversed_by.items(), reverse=True)
     ]
     found += [
-        f"A change was postponed for {phrases.places_words(terms, rows)}:"
-        f" {decided(terms, marks[seq])}."
+        f"A change was postponed for {phrases.few_places_words(terms, rows)}:"
+        f" {decided(terms, marks[seq], known.laws)}."
         for seq, rows in sorted(put_off.items(), reverse=True)
     ]
+    found += [
+        "This changes again what an earlier decision chose for"
+        f" {phrases.few_places_words(terms, rows)}: {decided(terms, marks[seq], known.laws)}."
+        for seq, rows in sorted(changed_again.items(), reverse=True)
+    ]
     if begins_trial and known.ended is not None:
-        found.append(f"This begins a trial again: {decided(terms, known.ended)}.")
+        found.append(f"This begins a trial again: {decided(terms, known.ended, known.laws)}.")
     return found
 
 
@@ -112,16 +147,17 @@ def undone(terms: Terms, known: Precedents, to: int) -> list[str]:
     since = [*enumerate(known.versions, start=1)][to:][::-1]
     found = list[str]()
     for number, mark in since[:_MOST_UNDONE]:
-        but = " A rollback lifts no veto." if mark.is_veto else ""
-        found.append(f"It takes back version {number}: {decided(terms, mark)}.{but}")
+        does = "replaces" if mark.is_veto else "takes back"
+        but = " That veto stays." if mark.is_veto else ""
+        found.append(f"It {does} version {number}: {decided(terms, mark, known.laws)}.{but}")
     if (rest := len(since) - len(found)) > 0:
         found.append(f"It takes back {counted(rest, 'earlier version')} since version {to}, too.")
     return found
 
 
-def decided(terms: Terms, mark: Mark) -> str:
+def decided(terms: Terms, mark: Mark, laws: display.Laws | None = None) -> str:
     """Who decided what, when and why."""
-    what = display.decision_words(terms, mark.kind, mark.facts)
+    what = display.decision_words(terms, mark.kind, mark.facts, laws)
     reason = mark.facts.get("reason")
     why = f" (“{reason}”)" if reason else ""
-    return f"{display.who(mark)} {what} on {mark.time[:10]}{why}"
+    return f"{display.who(mark)} {what} on {display.clock(mark.time)}{why}"

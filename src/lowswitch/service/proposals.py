@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from lowswitch.ledger import ProposalView
@@ -9,11 +10,11 @@ from lowswitch.ledger.events import LEDGER
 from lowswitch.ledger.evidence import BY_WORTH
 from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import WORTHS, percent
-from lowswitch.service import approvals, display, effects, phrases, sheets
+from lowswitch.service import approvals, display, effects, news, phrases, sheets
 from lowswitch.service.effects import Known
 from lowswitch.service.journal import Journal
 from lowswitch.service.phrases import LABELS
-from lowswitch.service.precedents import Past, decided
+from lowswitch.service.precedents import decided
 from lowswitch.show.text import counted
 
 ROWS_PER_PAGE = 120  # changes on a page
@@ -30,8 +31,12 @@ def proposal_facts(
     asked: dict[str, str],
     kept: list[str],
     page: int,
+    new: Collection[tuple[int, int]] = (),
 ) -> dict[str, Any]:
-    """The content of the page; kept: the changes selected so far, as step:state."""
+    """The content of the page; kept: the changes selected so far, as step:state.
+
+    new: the changes that an earlier proposal did not have.
+    """
     rows = [row for row in view.rows if effects.is_of_protocol(known, row)]
     if view.rule < BY_WORTH:  # newer ones come by what they gain
         rows.sort(key=lambda row: (row["verdict"] != "IMPROVE", -row["reach"]))
@@ -42,7 +47,7 @@ def proposal_facts(
     pages = max(1, -(-len(shown) // ROWS_PER_PAGE))
     page = min(max(page, 1), pages)
     here = shown[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE]
-    some = [_line(known, row, most, ticked) for row in here]
+    some = [_line(known, row, most, ticked, new) for row in here]
     counts = {word: sum(row["verdict"] == word for row in rows) for word in LABELS}
     trial = _trial(known, view) if known.protocol else None
     listed, way = {line["key"] for line in some}, asked.get("group", "state")
@@ -50,7 +55,7 @@ def proposal_facts(
         "changes": len(rows),
         "title": title(len(rows), trial),
         "summary": _summary(known, rows),
-        "taken_back": approvals.taken_back(known, rows),
+        "taken_back": approvals.taken_back(known, rows, again=True),
         "found": len(shown),
         "page": page,
         "pages": pages,
@@ -60,6 +65,7 @@ def proposal_facts(
         "elsewhere": [key for key in chosen if key not in listed],
         "counts": {word: n for word, n in counts.items() if n},
         "worth": worth_words(known),
+        "all_worth": worth_words(known, "change") if "protocol" in (known.worth or {}) else {},
         "details": _details(known, view),
         "trial": trial,
         "untried": _summary(known, [row for row in rows if effects.is_untried(row)]),
@@ -78,6 +84,7 @@ def headline(known: Known, view: ProposalView) -> dict[str, Any]:
             "big": effects.proposal_title(known, view.rows[0]),
             "rest": "",
             "worth": worth_words(known, "change"),
+            "protocol": {},
         }
     n = sum(effects.is_of_protocol(known, row) for row in view.rows)
     trial = _trial(known, view) if known.protocol else None
@@ -86,6 +93,7 @@ def headline(known: Known, view: ProposalView) -> dict[str, Any]:
         "big": counted(n, "change") if n else title(n, trial),
         "rest": title(n, trial).removeprefix(counted(n, "change")) if n else "",
         "worth": worth_words(known, "change"),
+        "protocol": worth_words(known) if n and "protocol" in (known.worth or {}) else {},
     }
 
 
@@ -128,9 +136,16 @@ def _place(row: dict[str, Any]) -> tuple[int, int]:
     return row["step"], row["state"]
 
 
-def _line(known: Known, row: dict[str, Any], most: float, chosen: set[str]) -> dict[str, Any]:
+def _line(
+    known: Known,
+    row: dict[str, Any],
+    most: float,
+    chosen: set[str],
+    new: Collection[tuple[int, int]],
+) -> dict[str, Any]:
     """One change of the protocol, with the keys that sort it on the page."""
     key, gain, past = _key(row), row.get("gain"), known.precedents.changes.get(_place(row))
+    reverses = past is not None and past.old == row["to"][0]
     turned_down = [one for one in row["before"] if one["kind"] != "approved"]
     return sheets.change(known, row) | {
         "key": key,
@@ -140,10 +155,11 @@ def _line(known: Known, row: dict[str, Any], most: float, chosen: set[str]) -> d
         "state_label": row["state_label"],
         "mean": 0.0 if gain is None else gain["mean"],
         "before": _before_words(known, turned_down[-1]) if turned_down else "",
-        "past": "" if past is None else _past_words(known, row, past),
-        "reverses": past is not None and past.old == row["to"][0],
+        "past": "" if past is None else news.past_words(known, row, past),
+        "fresh": _place(row) in new,
+        "reverses": reverses,
         "ticked": key in chosen,
-        "small": is_small(row, most),
+        "small": is_small(row, most) and not (reverses or _place(row) in new),
     }
 
 
@@ -161,17 +177,6 @@ def _before_words(known: Known, one: dict[str, Any]) -> str:
     did = f"{what} was forbidden here" if is_veto else "postponed"
     did = f"{what} was allowed again here" if one["kind"] == "lifted" else did
     return f"{did[:1].upper()}{did[1:]} on {one['time'][:10]} by {one['by']}."
-
-
-def _past_words(known: Known, row: dict[str, Any], past: Past) -> str:
-    """Who chose the current action of a row, and whether the proposal reverses that."""
-    names = known.terms.labels["action"]
-    present, old = names[row["from"][0]], names[past.old]
-    back = " This takes that back." if past.old == row["to"][0] else ""
-    return (
-        f"{display.who(past.mark)} chose {present} instead of {old} here on"
-        f" {past.mark.time[:10]} (version {past.version}).{back}"
-    )
 
 
 def _groups(lines: list[dict[str, Any]], by: str) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -299,6 +304,10 @@ def reminder(known: Known, journal: Journal, trial: dict[str, Any] | None) -> di
     The last limit is filled in.
     """
     limits = [mark for mark in journal.decisions() if mark.facts.get("share")]
+    began = known.precedents.began
+    if trial is not None and not trial["new"] and began is not None:
+        words = f"{decided(known.terms, began, known.precedents.laws)}."
+        return {"said": f"This would end a trial that was approved: {words}"}
     if trial is None or not trial["new"]:
         return {}
     if (ended := known.precedents.ended) is not None:

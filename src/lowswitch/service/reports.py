@@ -59,6 +59,7 @@ async def list_page(
     await catch_up(call)
     is_first = chosen == OPEN and not search
     contradicted = dict(service.journal.contradicted) if is_first else {}
+    doubted = dict(service.journal.doubted) if is_first else {}
 
     def read() -> dict[str, Any]:
         which = None if search else chosen
@@ -76,6 +77,10 @@ async def list_page(
                 for one, refusal in (service.refusals.waiting(ledger) if is_first else [])
             ],
             "several": several,
+            "unlikely": [
+                (one, *doubted[one.number])
+                for one in reversed(ledger.tickets_numbered([*doubted][-_LISTED:]))
+            ],
             "contradicted": [
                 (one, contradicted[one.number])
                 for one in ledger.tickets_numbered([*contradicted][-_LISTED:])

@@ -7,7 +7,7 @@ from typing import Any
 
 from lowswitch.learners.trials import capped_share
 from lowswitch.ledger.text import percent
-from lowswitch.service import effects, phrases, precedents
+from lowswitch.service import effects, holds, phrases, precedents
 from lowswitch.service.effects import Known, changed_rows, law_of
 from lowswitch.service.phrases import several, share_of
 from lowswitch.service.sheets import (
@@ -43,20 +43,27 @@ def _named(known: Known, decision: dict[str, Any]) -> tuple[str, str, str]:
     return names, words if few else f"{len(rows)} places", words
 
 
+def _either(known: Known, decision: dict[str, Any]) -> tuple[str, str]:
+    """The actions of a veto after "no patient is given", and the word for them."""
+    names = [known.terms.labels["action"][a] for a in decision["actions"]]
+    return several(names, "or"), "It" if len(names) == 1 else "They"
+
+
 def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
     """Actions that are forbidden in rows."""
     names, where, all_of_them = _named(known, decision)
     if not known.has_rows:
         return _whole_vetoed(known, decision, names, where)
+    either, it = _either(known, decision)
     lines = [
-        f"No new {known.case} is given {names} for: {all_of_them}. It cannot be proposed there."
+        f"No new {known.case} is given {either} for: {all_of_them}. {it} cannot be proposed there."
     ]
     after = law_of(known, "vetoed", decision)
     changes, rows = _replacements(known, after)
     lines += _freed_lines(known, after, {(h, x) for h, x, _ in changed_rows(known, after)})
     if changes:
         lines.append(
-            f"{names} is given there now. Version {known.run.version + 1} replaces it at once, as"
+            f"{either} is given there now. Version {known.run.version + 1} replaces it at once, as"
             " listed below."
         )
         lines += expected_lines(known)
@@ -80,7 +87,8 @@ def vetoed(known: Known, decision: dict[str, Any]) -> Sheet:
 def _veto_lines(known: Known) -> list[str]:
     """The later effects of a veto."""
     again = (
-        "The pending proposal is made again without it. That uses up none of the proposals left."
+        "The pending proposal is made again without that, and perhaps with other changes. That uses"
+        " up none of the proposals left."
     )
     return [
         *([again] if known.view is not None else []),
@@ -90,7 +98,8 @@ def _veto_lines(known: Known) -> list[str]:
 
 def _whole_vetoed(known: Known, decision: dict[str, Any], names: str, where: str) -> Sheet:
     """Actions that no policy on features may play any more."""
-    lines = [f"No new {known.case} is given {names}. It cannot be proposed."]
+    either, it = _either(known, decision)
+    lines = [f"No new {known.case} is given {either}. {it} cannot be proposed."]
     title = f"Forbid {names} for {where}"
     sheet = Sheet(f"{title}?", title, lines, back="/map", css="stop")
     if not known.policies.allowed[:, decision["actions"]].any():
@@ -122,7 +131,7 @@ def _freed_lines(known: Known, after: Any, changed: set[tuple[int, int]]) -> lis
         if (h, x) not in changed:
             found.setdefault(int(after[0, h, x]), set()).add((h, x))
     lines = [
-        f"The trial's {known.cases} who were to be given it get {names[a]} instead, like the"
+        f"The trial's {known.cases} who were to be given that get {names[a]} instead, like the"
         f" protocol: {phrases.places_words(known.terms, sorted(rows))}."
         for a, rows in sorted(found.items())
     ]
@@ -151,15 +160,12 @@ def lifted(known: Known, decision: dict[str, Any]) -> Sheet:
 def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     """An earlier version that is deployed again."""
     to, now = decision["to"], known.run.version
-    learned = "Nothing that was learned is lost."
-    if known.has_rows:
-        learned += (
-            " For a while the learner proposes no change where the two versions differ, in the"
-            " protocol or in the trial."
-        )
+    learned, kept = "Nothing that was learned is lost.", decision.get("kept", [])
+    but = f", except in {counted(len(kept), 'place')}" if kept else ""
     lines = [
-        f"Version {now + 1} will be deployed and do what version {to} did. It replaces version"
+        f"Version {now + 1} will be deployed and do what version {to} did{but}. It replaces version"
         f" {now}.",
+        *_kept_lines(known, to, kept),
         *precedents.undone(known.terms, known.precedents, to),
         learned,
     ]
@@ -187,7 +193,8 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
             at = lines.index(learned)
             lines[at:at] = [again, *(f"{line[:1].upper()}{line[1:]}." for line in other)]
             begins = share > 0
-    trial, title = trial_of(known, known.earlier), f"Roll back to version {to}"
+    lines += holds.promise(known, "where the two versions differ", several=True)
+    trial, title = trial_of(known, known.earlier), f"Roll back to version {to}{but}"
     sheet = Sheet(
         f"{title}?",
         title,
@@ -203,6 +210,23 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
         unlisted=max(0, len(changes) - MOST_LISTED),
     )
     return sheet if known.has_rows else _with_kinds(known, sheet)
+
+
+def _kept_lines(known: Known, to: int, kept: Sequence[Sequence[int]]) -> list[str]:
+    """Where a rollback does not do what the version did, because that is forbidden by now."""
+    if not kept:
+        return []
+    names, here = known.terms.labels["action"], dict[str, list[Sequence[int]]]()
+    for h, x in kept:
+        here.setdefault(names[known.earlier[0, h, x]], []).append((h, x))
+    given = "; ".join(
+        f"{name} for {phrases.places_words(known.terms, rows)}" for name, rows in here.items()
+    )
+    return [
+        f"Version {to} gives what was forbidden since in {counted(len(kept), 'place')}. A rollback"
+        f" lifts no veto, so the protocol gives there: {given}. Everything else is as it was in"
+        f" version {to}."
+    ]
 
 
 def thawed(known: Known, decision: dict[str, Any]) -> Sheet:
@@ -249,6 +273,8 @@ def capped(known: Known, decision: dict[str, Any]) -> Sheet:
             "The pending proposal is withdrawn and made again. That uses up none of the proposals"
             " left."
         )
+    if known.run.quorum > 1:
+        lines.append("This takes effect at once, by your decision alone.")
     trial = trial_of(known, after) or kinds_in_trial(known, known.effect or {})
     return Sheet(f"{title}?", title, lines, (), (), "/timeline", "stop", trial=trial)
 

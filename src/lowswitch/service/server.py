@@ -125,8 +125,8 @@ class Place:
     def __post_init__(self) -> None:
         if not (self.behind_tls or is_loopback(self.host)):
             raise LedgerError(
-                f"--host {self.host} can be reached from other machines, and tokens would travel in"
-                " the open; put a reverse proxy with TLS in front of it and say --behind-tls, or"
+                f"--host {self.host} can be reached from other machines, and tokens would travel"
+                " unencrypted; put a reverse proxy with TLS in front of it and say --behind-tls, or"
                 " listen on 127.0.0.1"
             )
         if self.behind_tls and self.origin is None:

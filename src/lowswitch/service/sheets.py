@@ -153,7 +153,8 @@ def expected_lines(known: Known) -> list[str]:
     if known.worth is None:
         return ["The gain of these changes together is not computed; each has its own below."]
     gain = known.worth.get("protocol") or known.worth["change"]
-    return [f"Expected: {phrases.gain_words(gain, known.terms)}."]
+    outside = " outside the trial" if "protocol" in known.worth else ""
+    return [f"Expected{outside}: {phrases.gain_words(gain, known.terms)}."]
 
 
 def trial_of(known: Known, law: Any) -> list[dict[str, Any]]:

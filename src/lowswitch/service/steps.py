@@ -13,11 +13,12 @@ from lowswitch.ledger.evidence import BY_WORTH
 from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.responses import MotionView
 from lowswitch.ledger.table_terms import TableTerms
+from lowswitch.review.gate import Hold
 from lowswitch.service import actions
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import BODIES, RefusedError, checked
 from lowswitch.service.display import laws_of
-from lowswitch.service.effects import Known, changed_rows, law_of
+from lowswitch.service.effects import Known, changed_anywhere, changed_rows, law_of
 from lowswitch.service.precedents import precedents
 from lowswitch.service.render import after, catch_up, is_by_enter, show
 from lowswitch.service.sheets import MOST_LISTED, Sheet
@@ -59,7 +60,7 @@ async def known_of(
         elif has_rows and view is not None and worth is None and view.rule >= BY_WORTH:
             worth = ledger.worth(wait=False)  # of what a decision left
         deployed, protocol = ledger.deployed()
-        earlier = None if version is None else ledger.policy_of(version)
+        earlier = None if version is None else ledger.restored(version)
         known = Known(
             terms=terms,
             run=ledger.status(),
@@ -71,10 +72,20 @@ async def known_of(
             earlier=earlier,
             motions=ledger.motions(),
             me=call.who,
+            holds=ledger.holds(),
         )
-        if view is not None or earlier is not None:
+        if view is not None or earlier is not None or known.holds:
             earlier_ones = precedents(call.service.journal, laws_of(ledger))
-            known = known._replace(precedents=earlier_ones)
+            trial = call.service.journal.never_changes()
+            back = {row for row, by in earlier_ones.held.items() if by.kind == "rolled_back"}
+            known = known._replace(precedents=earlier_ones, only_trial=trial - back)
+        if has_rows and view is not None and kind == "rejected":
+            asked = rows or [[row["step"], row["state"]] for row in view.rows]
+            known = known._replace(hold=ledger.hold_of(asked))
+        elif has_rows and kind == "rolled_back":
+            until = (decision or {}).get("until")  # as of when it was asked for
+            hold = ledger.hold_of(changed_anywhere(known)) if until is None else Hold(None, until)
+            known = known._replace(hold=hold)
         if not known.has_rows:
             return _with_effect(ledger, known, kind, decision or {})
         if not (kind and KINDS[kind].of_version):

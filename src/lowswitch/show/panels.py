@@ -158,8 +158,9 @@ def draw_ratio(
     base = runs[base_label]
     if name == "regret" and LOSS in (run.measure for run in runs.values()):
         raise ValueError(
-            "these runs have a Monte-Carlo loss, whose zero is the largest return there can be, so"
-            " a ratio of losses says nothing of regret; give the Simulator its optimal_value=, or"
+            "these runs have a Monte-Carlo loss, whose zero is the largest return there can be,"
+            " so a ratio of losses says nothing about regret; give the Simulator its"
+            " optimal_value=, or"
             ' draw another cost, such as what="deployments"'
         )
     for label, run in runs.items():
@@ -172,7 +173,7 @@ def draw_ratio(
         if look.band != "none":
             report.draw_range(axes, times, band, line.get_color())
     axes.axhline(1.0, color="gray", linewidth=1.0)
-    axes.set_ylabel(f"mean {words_of(name, runs.values())[0]} over that of {base_label}")
+    axes.set_ylabel(f"mean {words_of(name, runs.values())[0]} relative to {base_label}")
     if look.band != "none" and len(base.seeds) > 1:
         report.name_band(axes, RATIO_BAND)
     report.dress(axes, log=_AXES[look.scale].replace("y", ""), plain=plain)

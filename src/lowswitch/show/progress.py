@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from lowswitch.show.text import duration, short
 
 LOADING = "loading the kernels"
-COMPILING = "compiling the kernels, which are kept for the next time"
+COMPILING = "compiling the kernels (once, they are cached)"
 _BAR = 24
 _TICK_SECONDS = 1.0
 _LINE_SECONDS = 30.0
@@ -197,7 +197,7 @@ def _is_open() -> bool:
 
 
 def _is_terminal() -> bool:
-    """Whether somebody looks at stderr; it may be closed, or not be there at all."""
+    """Whether stderr is a terminal; it may be closed or missing."""
     try:
         return sys.stderr.isatty()
     except (AttributeError, ValueError):

@@ -1,8 +1,8 @@
 """The bounds of the paper as numbers.
 
-A function named `..._bound` is an inequality with all its constants. One named `..._order` is what
-stands inside the O of a theorem: it holds up to a constant that the paper does not give, so it may
-be compared in shape but not in height.
+A function named `..._bound` is an inequality with all its constants. One named `..._order` is the
+expression inside the O of a theorem: it holds up to a constant that the paper does not give.
+Compare its shape, not its height.
 
 H steps, S states, A actions, K episodes, T = K H, iota = log(S A T / p). "B" in a name is the
 Bernstein bonus, "H" the Hoeffding bonus.

@@ -116,8 +116,8 @@ def ucrl2_regret(size: Setting) -> float:
 
 
 def psrl_regret(size: Setting) -> float:
-    """H^2 S sqrt(A T log(H S A T)): Osband, Russo, Van Roy 2013, Theorem 1, with HS for S; in the
-    mean over the prior.
+    """H^2 S sqrt(A T log(H S A T)): Osband, Russo, Van Roy 2013, Theorem 1, with HS for S; on
+    average over the prior.
     """
     H, S, A = size[:3]
     return H**2 * S * math.sqrt(A * size.steps * math.log(H * S * A * size.steps))

@@ -161,7 +161,7 @@ def outcomes_of(env: gymnasium.Env[Any, Any]) -> tuple[np.ndarray, ...]:
         ]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{_inner(env)}.P is no table of (probability, successor, reward, terminated) lists"
+            f"{_inner(env)}.P is not a table of (probability, successor, reward, terminated) lists"
             f" ({error!r})"
         ) from error
     rows, probabilities, successors, paid, ends = (
@@ -182,7 +182,7 @@ class _Tabled(NamedTuple):
 
 
 def _tabled(env: gymnasium.Env[Any, Any]) -> _Tabled:
-    """How the tables of an environment are numbered, or why it has none."""
+    """How the tables of an environment are numbered, or why it has no tables."""
     spaces, digits = spaces_of(env), list[Digit]()
     for numbering in (spaces.observations, spaces.actions):
         if len(numbering.form.digits) > 1:

@@ -69,7 +69,7 @@ def _require_environment(env: Any) -> None:
         )
     if hasattr(env, "step_async") and not isinstance(env, gymnasium.vector.VectorEnv):
         raise ValueError(
-            f"{type(env).__name__} is a vector environment as Stable-Baselines3 has them; make one"
+            f"{type(env).__name__} is a vector environment of Stable-Baselines3; make one"
             " of Gymnasium with gymnasium.make_vec(name, num_envs=...), or pass a single"
             " environment"
         )

@@ -204,7 +204,7 @@ def _require_fitting(
         )
     if learner.gate == "review":
         raise ValueError(
-            "this learner is in review, and learn has nobody who approves; play it with"
+            "this learner is in review, but learn cannot approve proposals; play it with"
             " play_episode and tell"
         )
 

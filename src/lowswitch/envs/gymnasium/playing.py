@@ -109,7 +109,7 @@ def way_out(env: Any, limit: int, horizon: int) -> str:
 
 
 def time_limit(env: Any) -> int | None:
-    """The steps of the TimeLimit that an environment was made with; None if it has none."""
+    """The steps of the TimeLimit that an environment was made with; None without a TimeLimit."""
     spec = getattr(env, "spec", None)
     limit: int | None = None if spec is None else spec.max_episode_steps
     return limit
@@ -150,8 +150,8 @@ def features_of(policy: Any, features: Any) -> Any:
     if features is None and isinstance(learner, FeatureLearner):
         if learner.spaces is None:
             raise ValueError(
-                "this learner sees features, and does not know of what; give features=, the map of"
-                " ls.features that it learned with"
+                "this learner sees features, but has no map that makes them; give features=, the"
+                " map of ls.features that it learned with"
             )
         return learner.spaces.observations
     if features is None and isinstance(policy, LinearPolicy):
@@ -310,7 +310,7 @@ class VectorPlayer:
         self.size, self._seed = int(env.num_envs), episode_seed
         if env.metadata.get("autoreset_mode") is gymnasium.vector.AutoresetMode.DISABLED:
             raise ValueError(
-                "this vector environment does not reset its parts, so that none can play on while"
+                "this vector environment does not reset its parts, so no episode can go on while"
                 " another one is over; make it with autoreset_mode=AutoresetMode.NEXT_STEP"
             )
 

@@ -182,8 +182,8 @@ class _Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
         frame = np.asarray(self.env.render())
         if frame.ndim != 3 or frame.dtype != np.uint8:
             raise ValueError(
-                f"the environment renders {frame.dtype} of shape {frame.shape}, which is no picture"
-                " of [height, width, 3] bytes"
+                f"the environment renders {frame.dtype} of shape {frame.shape}, which is not a"
+                " picture of [height, width, 3] bytes"
             )
         return frame
 
