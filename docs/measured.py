@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from pages import table
 
+from lowswitch import theory
 from lowswitch.bench import standings
 from lowswitch.bench.suite import EPISODES
 from lowswitch.show.text import span
@@ -37,7 +38,7 @@ def values() -> dict[str, str]:
     logs = of_evaluation(load("evaluation"))
     prices = of_prices(load("price")) | of_sb3(load("sb3"))
     logs |= of_federated(load("federated")) | of_randql(load("randql"))
-    logs |= of_larfe(load("larfe")) | of_dimensions(load("dimensions"))
+    logs |= of_larfe(load("larfe")) | of_dimensions(load("dimensions")) | of_knee(load("knee"))
     logs |= of_adversary(load("adversary")) | of_delays(load("delays"))
     own = of_own(load("own")) | of_stuck(load("stuck")) | of_rows(load("rows")) | of_bench()
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices | own
@@ -215,42 +216,189 @@ def of_larfe(found: dict[str, Any]) -> dict[str, str]:
     }
 
 
+_LETTERS = {"states": "S", "actions": "A", "horizon": "H", "1 / eps": "1 / eps"}
+_COSTS = {
+    "switches": "local switches",
+    "deployments": "deployments",
+    "deployments per switch": "deployments per local switch",
+    "regret": "regret",
+    "episodes": "episodes until eps-optimal",
+    "machines": "machines of a linear speed-up",
+    "burn-in": "burn-in",
+}
+
+
 def of_dimensions(found: dict[str, Any]) -> dict[str, str]:
-    """The exponents of regret and switches in S, A and H, beside the theorems' exponents."""
-    letters = {"states": "S", "actions": "A", "horizon": "H"}
-    laws = {"deterministic": "fixed", "bernoulli": "Bernoulli"}
-    rows = [
-        (
-            "local switches" if row["cost"] == "switches" else row["cost"],
-            letters[row["of"]],
-            f"`{row['learner']}`",
-            laws[row["law"]],
-            f"{row['exponent']:.2f} ± {row['half']:.2f}",
-            f"{row['order']:g}",
-            against_order(row),
-        )
-        for row in sorted(found["results"], key=lambda row: (row["cost"] == "regret", row["of"]))
-    ]
-    header = ("cost", "in", "learner", "rewards", "exponent", "order", "the data")
-    setting = found["setting"]
+    """The exponents of all costs in S, A, H and 1 / eps, beside the theorems' exponents."""
+    setting, results = found["setting"], found["results"]
     values = ", ".join(
-        f"{letters[name]} = {', '.join(map(str, values))}"
+        f"{_LETTERS[name]} = {', '.join(map(str, values))}"
         for name, values in setting["values"].items()
     )
+    shares = [
+        median
+        for row in results
+        if row["cost"] == "deployments per switch"
+        for median in row["medians"]
+    ]
+    tables = {
+        f"dimensions/at-{c:g}": exponents([row for row in results if row["c"] == c])
+        for c in setting["scales"]
+    }
     return {
-        "dimensions/table": table(header, rows, left=4),
+        **{name.replace(".", "-"): value for name, value in tables.items()},
+        "dimensions/kept": kept_orders(results),
         "dimensions/values": values,
         "dimensions/episodes": f"{setting['episodes']:,}",
         "dimensions/instances": str(setting["instances"]),
+        "dimensions/eps": f"{setting['eps']:g}",
+        "dimensions/shares": span(shares),
+        "dimensions/heights": heights(found, "episodes", ".2g"),
+        "dimensions/burn-ins": heights(found, "burn-in", ".2g"),
+        "dimensions/run": found["run"],
     }
 
 
-def against_order(row: dict[str, Any]) -> str:
-    """Whether the exponents stay at or below the theorem's, by their interval."""
-    low, high = row["exponent"] - row["half"], row["exponent"] + row["half"]
-    if high <= row["order"]:
-        return "stay below the order"
-    return "are above the order" if low > row["order"] else "agree with the order"
+def exponents(rows: list[dict[str, Any]]) -> str:
+    """A line for each cost and what it grows with, a column for each learner and law of rewards."""
+    lines: dict[tuple[str, str], dict[tuple[str, str], dict[str, Any]]] = {}
+    for row in rows:
+        there = lines.setdefault((row["cost"], row["of"]), {})
+        there[row["learner"], row["law"]] = row
+    columns = [
+        (name, law) for name in ("ucb2-h", "ucb2-b") for law in ("deterministic", "bernoulli")
+    ]
+    ordered = sorted(
+        lines, key=lambda line: (list(_COSTS).index(line[0]), list(_LETTERS).index(line[1]))
+    )
+    cells = [
+        [
+            _COSTS[line[0]],
+            _LETTERS[line[1]],
+            " / ".join(dict.fromkeys(f"{row['order']:g}" for row in lines[line].values())),
+            *(_exponent(lines[line].get(column)) for column in columns),
+        ]
+        for line in ordered
+    ]
+    header = ["cost", "in", "order", "UCB2-H, fixed", "Bernoulli", "UCB2-B, fixed", "Bernoulli"]
+    return table(header, cells, left=2)
+
+
+def _exponent(row: dict[str, Any] | None) -> str:
+    """An exponent with its interval, bold where the theorem's order is not kept."""
+    if row is None or row["exponent"] is None:
+        return "" if row is None else "-"
+    mean, low, high = (f"{row[name]:z.2f}" for name in ("exponent", "low", "high"))
+    words = f"{mean} ({low} to {high})"
+    return words if keeps_order(row) else f"**{words}**"
+
+
+def keeps_order(row: dict[str, Any]) -> bool:
+    """Whether the data stay at or below the order, by the interval of the exponent.
+
+    The order of machines is one that they should reach.
+    """
+    if row["cost"] == "machines":
+        return bool(row["high"] >= row["order"])
+    return bool(row["low"] <= row["order"])
+
+
+def heights(found: dict[str, Any], cost: str, form: str) -> str:
+    """The least and largest median over its order with a constant of 1."""
+    setting, ratios = found["setting"], []
+    for row in found["results"]:
+        if row["cost"] != cost:
+            continue
+        for place, median in enumerate(row["medians"]):
+            if median is None:
+                continue
+            size, eps = dict(setting["base"]), setting["eps"]
+            if row["of"] in size:
+                size[row["of"]] = setting["values"][row["of"]][place]
+            else:
+                eps = setting["smaller"][place]
+            letters = {_LETTERS[name]: value for name, value in size.items()}
+            if cost == "episodes":
+                bonus: theory.Bonus = "H" if row["learner"] == "ucb2-h" else "B"
+                order = theory.pac_episodes_order(**letters, eps=eps, bonus=bonus)
+            else:
+                order = theory.bernstein_burn_in_order(**letters)
+            ratios.append(median / order)
+    return span(ratios, form)
+
+
+def kept_orders(rows: list[dict[str, Any]]) -> str:
+    """How many of the exponents keep their order, over learners, scales and laws of rewards."""
+    cells = []
+    for cost, words in _COSTS.items():
+        line = [words]
+        for of in _LETTERS:
+            every = [row for row in rows if (row["cost"], row["of"]) == (cost, of)]
+            fitted = [row for row in every if row["exponent"] is not None]
+            kept = sum(keeps_order(row) for row in fitted)
+            line.append(f"{kept} of {len(fitted)}" if every else "")
+        cells.append(line)
+    return table(["cost", *_LETTERS.values()], cells, left=1)
+
+
+def of_knee(found: dict[str, Any]) -> dict[str, str]:
+    """How the knee and mistakes grow with 1 / eps."""
+    laws = {"deterministic": "fixed", "bernoulli": "Bernoulli"}
+    scales = {"proof": "proofs", "practical": "c = 0.05"}
+    knees, mistakes = (
+        [row for row in found["results"] if row["kind"] == kind] for kind in ("knee", "mistakes")
+    )
+    return {
+        "knee/table": table(
+            [
+                "problems",
+                "scale",
+                "rewards",
+                "learner",
+                "exponent of the knee",
+                "fitted",
+                "knee at the smallest eps",
+                "over the order",
+            ],
+            [
+                [
+                    row["place"],
+                    scales[row["scale"]],
+                    laws[row["law"]],
+                    f"`{row['learner']}`",
+                    _with_half(row),
+                    f"{row['fitted']} of {row['instances']}",
+                    span(row["machines"], ",.0f"),
+                    span(row["of order"], ".1g"),
+                ]
+                for row in knees
+            ],
+            left=4,
+        ),
+        "knee/mistakes": table(
+            ["rewards", "M", "learner", "Q-learning", "CMBIE", "CMBIE over Q-learning", "fitted"],
+            [
+                [
+                    laws[row["law"]],
+                    str(row["machines"]),
+                    f"`{row['learner']}`",
+                    *(_with_half(row[name]) for name in ("own", "cmbie", "ratio")),
+                    f"{row['ratio']['fitted']} of {row['instances']}",
+                ]
+                for row in mistakes
+            ],
+            left=3,
+        ),
+        "knee/span": span(row["mean"] for row in knees),
+        "knee/own": span(row["own"]["mean"] for row in mistakes),
+        "knee/ratio": span(row["ratio"]["mean"] for row in mistakes),
+        "knee/instances": str(found["setting"]["instances"]),
+        "knee/episodes": f"{found['setting']['episodes']:,}",
+    }
+
+
+def _with_half(row: dict[str, Any]) -> str:
+    return f"{row['mean']:.2f} ± {row['half']:.2f}"
 
 
 def of_adversary(found: dict[str, Any]) -> dict[str, str]:

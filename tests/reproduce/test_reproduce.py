@@ -89,7 +89,8 @@ def test_the_grades_of_the_sound_learner(lab, name):
 
 
 def test_every_claim_has_expected_grades():
-    assert set(CLAIMS) == set(EXPECTED) | {"bandits", "lower-bound"}  # those have their own tests
+    own = {"bandits", "lower-bound", "reach", "bernoulli"}  # these have their own tests
+    assert set(CLAIMS) == set(EXPECTED) | own
 
 
 def finding(*checks, proved=True, **options):
@@ -149,6 +150,12 @@ def test_the_rule_about_switches_tells_a_logarithm_from_a_power():
 def test_no_bad_run_of_32_excludes_only_shares_above_9_per_cent():
     assert (1 - lemmas._largest_share(0, 32)) ** 32 == pytest.approx(0.05)
     assert lemmas._largest_share(32, 32) == 1
+
+
+def test_the_weights_of_a_visit_by_hand():
+    assert lemmas.total_weight_error(1, 1, limit=1) == 0  # 1, and 1 + 1 / H - 1 afterwards
+    assert lemmas.total_weight_error(1, 1, limit=3) == pytest.approx(0)  # 1, 1/3, 1/6; then 1/2
+    assert lemmas.total_weight_error(2, 5, limit=40) == pytest.approx(0, abs=1e-12)
 
 
 def test_a_value_that_is_no_number_breaks_its_rule():
@@ -339,15 +346,14 @@ def test_each_section_has_its_own_seconds(tmp_path, capsys, monkeypatch):
     now[0] = 0.0
     assert main(["reproduce", "--out", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:11] == [
+    assert lines[:10] == [
         "first  (10 s)",
         "    seen                       it grows; c = 1, K = 10, one",
         "    not visible at this K      it grows; c = 1, K = 10, one",
         "second  (20 s)",
         "    seen                       it grows; c = 1, K = 10, one",
         "    not visible at this K      it grows; c = 1, K = 10, one",
-        "third  (1 s)",
-        "    1 seen, 1 not visible at this K",
+        "third  (1 s)  1 seen, 1 not visible at this K",
         "",
         "3 seen, 3 not visible at this K  (36 s)",
         f"page: {tmp_path}/index.html",

@@ -36,6 +36,11 @@ def test_machines_by_hand():
     assert theory.pac_episodes_order(**SIZES, eps=0.5, bonus="B") == 16 * 12 * 4
     assert theory.rounds_bound(K=100, M=8, deployments=5) == 18.5
     assert theory.rounds_order(**SIZES, eps=0.5, M=8, bonus="B") == 8 * 12 + 16 * 12 * 4 / 8
+    assert theory.linear_machines_order(H=2, eps=0.5, bonus="H") == 16
+    assert theory.linear_machines_order(H=2, eps=0.5, bonus="B") == 8
+    for bonus in ("H", "B"):  # there both terms of the rounds are equal
+        M = theory.linear_machines_order(H=2, eps=0.5, bonus=bonus)
+        assert theory.rounds_order(**SIZES, eps=0.5, M=M, bonus=bonus) == 2 * 8 * 12
     assert theory.mistakes_order(**SIZES, eps=0.5, M=8, bonus="H") == pytest.approx(
         16 * 12 * 8 + 64 * 12 * 4
     )

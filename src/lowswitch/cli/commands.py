@@ -435,10 +435,11 @@ def reproduce(options: argparse.Namespace) -> None:
     def report_section(section: claims.Section) -> None:
         nonlocal before
         now = time.perf_counter()
-        print(f"{section.name}  ({now - before:.0f} s)", flush=True)
+        folded = section.folded and not (options.full or options.only)
+        grades = f"  {claims.tally(section.findings)}" if folded else ""
+        print(f"{section.name}  ({now - before:.0f} s){grades}", flush=True)
         before = now
-        if section.folded and not (options.full or options.only):
-            print(f"    {claims.tally(section.findings)}")
+        if folded:
             return
         for finding in section.findings:
             print(f"    {finding.grade:26} {plain(finding.says)}; {plain(finding.scope)}")

@@ -11,6 +11,7 @@ from lowswitch.algorithms.text import nearest
 from lowswitch.io import storage
 from lowswitch.reproduce import (
     bandit_claim,
+    bernoulli,
     errata,
     headline,
     lemmas,
@@ -22,6 +23,7 @@ from lowswitch.reproduce import (
     pictures,
     proof,
     qlearning,
+    reach,
     rounds,
 )
 from lowswitch.reproduce.grades import Finding, Grade, tally
@@ -39,9 +41,11 @@ CLAIMS: dict[str, Callable[[Lab], Section]] = {
     "pac": pac_claim.pac,
     "rounds": rounds.rounds,
     "mistakes": mistakes.mistakes,
+    "reach": reach.reach,
     "lower-bound": lower_bound.lower_bound,
     "lemmas": lemmas.lemmas,
     "proof": proof.proof,
+    "bernoulli": bernoulli.bernoulli,
     "open": open_questions.open_questions,
     "errata": errata.errata,
 }

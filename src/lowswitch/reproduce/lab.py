@@ -4,6 +4,7 @@ reproduction goes on.
 
 from __future__ import annotations
 
+import copy
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 
 from lowswitch import bandits, envs
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.envs.mdp import RewardLaw, TabularMDP
 from lowswitch.io import storage
 from lowswitch.runs.results import Runs
 from lowswitch.runs.simulate import NothingLearnedWarning, simulate
@@ -66,6 +68,23 @@ class Lab:
     def __init__(self, folder: Path, effort: Effort, *, progress: bool | None = None) -> None:
         self.effort, self.progress = effort, progress
         self.kept = storage.Kept(folder / "cache")
+        self.reward_law: RewardLaw = "deterministic"  # of problems that do not name theirs
+
+    def with_rewards(self, law: RewardLaw, effort: Effort) -> Lab:
+        """The same laboratory with another law of rewards and another effort."""
+        other = copy.copy(self)
+        other.reward_law, other.effort = law, effort
+        return other
+
+    def text(self, problem: str) -> str:
+        """The text form of a problem with this laboratory's law of rewards."""
+        if self.reward_law == "deterministic" or "reward_law=" in problem:
+            return problem
+        return f"{problem},reward_law={self.reward_law}"
+
+    def make(self, problem: str) -> TabularMDP:
+        """A named problem with this laboratory's law of rewards."""
+        return envs.make(self.text(problem))
 
     def runs(
         self,
@@ -78,6 +97,7 @@ class Lab:
     ) -> Runs:
         """`simulate` of a named problem, by default over the main number of episodes and seeds."""
         episodes, seeds = episodes or self.effort.episodes, seeds or self.effort.seeds
+        problem = self.text(problem)
 
         def compute() -> Runs:
             with warnings.catch_warnings():

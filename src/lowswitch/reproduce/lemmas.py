@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowswitch import envs, theory
+from lowswitch import theory
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.estimators import Bernstein, Hoeffding
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
@@ -221,13 +221,13 @@ def _watch(lab: Lab, algorithm: Algorithm) -> Violations:
     episodes, seeds = lab.effort.plain_episodes, lab.effort.plain_seeds
 
     def compute() -> Violations:
-        mdp = envs.make(PROBLEM)
+        mdp = lab.make(PROBLEM)
         runs = [vars(Watch(mdp, algorithm, episodes).play(seed)) for seed in range(seeds)]
         total = Violations(**{name: int(sum(run[name] for run in runs)) for name in runs[0]})
         total.bad_runs = sum(run["pessimistic"] > 0 for run in runs)
         return total
 
-    configuration = [PROBLEM, algorithm.facts(), episodes, seeds]
+    configuration = [lab.text(PROBLEM), algorithm.facts(), episodes, seeds]
     return lab.measure("watch", configuration, compute, Violations)
 
 
@@ -244,6 +244,7 @@ def _weight_finding() -> Finding:
                 root - 2,
                 alpha.max() - 2 * H / t,
                 (alpha**2).sum() - 2 * H / t,
+                total_weight_error(H, t),
             )
     return Finding(
         says=r"the weights $\alpha_t^i$ of the learning rate",
@@ -254,8 +255,8 @@ def _weight_finding() -> Finding:
         found=f"broken by at most {worst:.1g}, which is rounding",
         checks=[
             Check.at_most(
-                r"they sum to 1, keep $1 / \sqrt{t} \le \sum_i \alpha_t^i / \sqrt{i} \le"
-                r" 2 / \sqrt{t}$, and both bounds by $2 H / t$",
+                r"they sum to 1 over i and to $1 + 1 / H$ over t, keep $1 / \sqrt{t} \le \sum_i"
+                r" \alpha_t^i / \sqrt{i} \le 2 / \sqrt{t}$, and both bounds by $2 H / t$",
                 worst,
                 1e-12,
                 "broken by at most {:.1g}",
@@ -264,6 +265,16 @@ def _weight_finding() -> Finding:
             )
         ],
     )
+
+
+def total_weight_error(H: int, i: int, limit: int = 2_000) -> float:
+    """How far the sum of alpha_t^i over all t >= i is from 1 + 1 / H: Jin et al. 2018, Lemma 4.1.
+
+    The terms after t add up to alpha_t^i t / H, because 1 - alpha_t = (t - 1) / (H + t).
+    """
+    t = np.arange(i + 1, limit + 1)
+    weights = (H + 1) / (H + i) * np.append(1.0, np.cumprod((t - 1) / (H + t)))
+    return float(abs(weights.sum() + weights[-1] * max(i, limit) / H - (1 + 1 / H)))
 
 
 def _some_horizons() -> str:

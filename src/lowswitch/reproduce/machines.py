@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lowswitch import concurrent, envs
+from lowswitch import concurrent
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding, ucb_hoeffding
 from lowswitch.concurrent.runner import RoundRule
@@ -87,7 +87,7 @@ def play_all(lab: Lab, sequential: Sequential) -> Rounds:
         case = cases[place]
         runs = sequential[case.problem, case.learner]
         run = concurrent.run(
-            envs.make(text_of(case.problem)),
+            lab.make(text_of(case.problem)),
             runs.algorithm,
             episodes,
             machines=case.machines,
@@ -100,7 +100,7 @@ def play_all(lab: Lab, sequential: Sequential) -> Rounds:
 
     configurations = [
         [
-            text_of(case.problem),
+            lab.text(text_of(case.problem)),
             sequential[case.problem, case.learner].algorithm.facts(),
             episodes,
             *case[2:],
@@ -144,6 +144,10 @@ def count_rounds(history: History, episodes: int, machines: int) -> int:
     changes. So the path equals the sequential run, and the L episodes between two deployments take
     ceil(L / M) rounds: Bai et al. 2019, proof of Theorem 5, with real changes for triggers.
     """
-    ends = np.append(np.unique(history.episode) + 1, episodes)
-    lengths = np.diff(ends, prepend=0)
-    return int(np.ceil(lengths / machines).sum())
+    return int(np.ceil(phase_lengths(history, episodes) / machines).sum())
+
+
+def phase_lengths(history: History, episodes: int) -> np.ndarray:  # [deployments + 1]
+    """How long each policy is played in the first `episodes` episodes."""
+    ends = np.unique(history.episode) + 1
+    return np.diff(np.append(ends[ends < episodes], episodes), prepend=0)

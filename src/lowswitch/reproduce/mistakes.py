@@ -4,7 +4,7 @@ many concurrent MBIE wastes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -67,9 +67,10 @@ Counted = Mapping[MistakesCase, MistakeCounts]
 def mistakes(lab: Lab) -> Section:
     """The mistake bound of section 4, measured."""
     episodes = lab.effort.episodes // 10
-    counts = _count_all(lab, episodes)
+    counts = count_all(lab, episodes)
     eps_share = SHARES[TYPICAL]
-    kept_on = {problem: near_optimal(lab, text, eps_share) for problem, text in PROBLEMS.items()}
+    policies = {problem: near_optimal(lab, text, eps_share) for problem, text in PROBLEMS.items()}
+    kept_on = {problem: found for problem, found in policies.items() if found}
     return Section(
         name="mistakes",
         title="Section 4: mistakes of M machines, against concurrent MBIE",
@@ -90,12 +91,12 @@ def mistakes(lab: Lab) -> Section:
         findings=[
             _order_finding(counts, episodes),
             *(_fewer_finding(counts, model, episodes) for model in COMPARED),
-            near_optimal_finding(kept_on, eps_share, episodes),
+            *([near_optimal_finding(kept_on, eps_share, episodes)] if kept_on else ()),
         ],
         tables=[
             *(_table(problem, counts) for problem in PROBLEMS),
             _order_table(counts),
-            near_optimal_table(kept_on, eps_share),
+            *([near_optimal_table(kept_on, eps_share)] if kept_on else ()),
         ],
         figures={"mistakes": _figure(counts)},
         captions={
@@ -127,16 +128,23 @@ def _cases() -> Iterator[MistakesCase]:
             )
 
 
-def _count_all(lab: Lab, episodes: int) -> Counted:
+def count_all(lab: Lab, episodes: int) -> Counted:
+    """The mistakes of every case, really played."""
     cases = list(_cases())
 
     def compute(place: int) -> MistakeCounts:
         case = cases[place]
-        mdp = envs.make(PROBLEMS[case.problem])
-        return _count(mdp, _play(mdp, LEARNERS[case.learner], episodes, case.machines))
+        mdp = lab.make(PROBLEMS[case.problem])
+        return count(mdp, play(mdp, LEARNERS[case.learner], episodes, case.machines))
 
     configurations = [
-        [PROBLEMS[case.problem], _facts(LEARNERS[case.learner]), episodes, case.machines, SHARES]
+        [
+            lab.text(PROBLEMS[case.problem]),
+            _facts(LEARNERS[case.learner]),
+            episodes,
+            case.machines,
+            SHARES,
+        ]
         for case in cases
     ]
     found = lab.measure_each("mistakes", configurations, compute, MistakeCounts, episodes=episodes)
@@ -147,9 +155,10 @@ def _facts(learner: Algorithm | float) -> Any:
     return learner.to_dict() if isinstance(learner, Algorithm) else learner
 
 
-def _play(
+def play(
     mdp: TabularMDP, learner: Algorithm | float, episodes: int, machines: int
 ) -> concurrent.ConcurrentRun:
+    """Run a learner, or CMBIE at a scale, on some machines."""
     if isinstance(learner, Algorithm):
         return concurrent.run(
             mdp, learner, episodes, machines=machines, rule="switch", regret=False, progress=False
@@ -157,8 +166,11 @@ def _play(
     return concurrent.mbie(mdp, episodes=episodes, machines=machines, c=learner, progress=False)
 
 
-def _count(mdp: TabularMDP, run: concurrent.ConcurrentRun) -> MistakeCounts:
-    levels = [share * mdp.optimal_value() for share in SHARES]
+def count(
+    mdp: TabularMDP, run: concurrent.ConcurrentRun, shares: Sequence[float] = SHARES
+) -> MistakeCounts:
+    """The mistakes of a run, for eps of these shares of V*."""
+    levels = [share * mdp.optimal_value() for share in shares]
     gaps = deployment_gaps(mdp, history_of(run, 0), initial=run.initial)
     ends = np.cumsum(run.played_under)
     last_tenth = 0.9 * ends[-1]
@@ -254,7 +266,7 @@ def _fewer_finding(counts: Counted, model: str, episodes: int) -> Finding:
         first / second
         for problem in PROBLEMS
         for M in MACHINES
-        for first, second in _orders(problem, M)
+        for first, second in orders_of(problem, M)
     ]
     ratios, learners = _ratios(counts, model), " and ".join(COMPARED[model])
     behind = f"by counts, CMBIE makes {span(ratios, ',.1f')} times fewer mistakes"
@@ -296,7 +308,7 @@ def _ratios(counts: Counted, model: str) -> list[float]:
     return ratios
 
 
-def _orders(problem: str, machines: int) -> Iterator[tuple[float, float]]:
+def orders_of(problem: str, machines: int) -> Iterator[tuple[float, float]]:
     """The paper's orders of mistakes for each eps: Q-learning's with Hoeffding, then CMBIE's."""
     mdp = envs.make(PROBLEMS[problem])
     size = {"H": mdp.horizon, "S": mdp.states, "A": mdp.actions, "M": machines}
@@ -331,7 +343,7 @@ def _order_table(counts: Counted) -> PageTable:
     rows = []
     for problem in PROBLEMS:
         for M in MACHINES[1:]:
-            first, second = list(_orders(problem, M))[TYPICAL]
+            first, second = list(orders_of(problem, M))[TYPICAL]
             rows.append(
                 {
                     "problem": problem,

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lowswitch import envs
 from lowswitch.algorithms.recipes import ucb2_hoeffding
 from lowswitch.envs.mdp import TabularMDP
 from lowswitch.history import deployment_gaps
@@ -26,13 +25,15 @@ class NearOptimal(NamedTuple):
     actions: float  # an episode, in the mean, that lose more than eps by themselves
 
 
-def near_optimal(lab: Lab, problem: str, eps_share: float) -> NearOptimal:
-    """What the first policy within so much of V* goes on doing on a problem."""
-    mdp = envs.make(problem)
+def near_optimal(lab: Lab, problem: str, eps_share: float) -> NearOptimal | None:
+    """What the first policy within so much of V* goes on doing on a problem, if there is one."""
+    mdp = lab.make(problem)
     runs = sequential_runs(lab, problem, ucb2_hoeffding(c=SCALE))
     eps = eps_share * mdp.optimal_value()
     history = history_of(runs, 0)
     gaps = deployment_gaps(mdp, history, initial=runs.initial)
+    if gaps.min() > eps:
+        return None
     first = int(np.argmax(gaps <= eps))
     policy = runs.initial.copy()
     early = history.changes[history.episode <= np.append(-1, np.unique(history.episode))[first]]

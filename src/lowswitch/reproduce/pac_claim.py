@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lowswitch import envs
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
 from lowswitch.envs.mdp import TabularMDP
 from lowswitch.history import deployment_gaps
@@ -30,7 +29,7 @@ LARGEST_EXPONENT = -0.4  # the corollary's is -1/2
 
 def pac(lab: Lab) -> Section:
     """Corollary 4, measured."""
-    mdp, episodes = envs.make(PROBLEM), lab.effort.episodes // 4
+    mdp, episodes = lab.make(PROBLEM), lab.effort.episodes // 4
     results = {
         label: lab.runs(PROBLEM, recipe(c=SCALE), episodes=episodes, seeds=SEEDS, history=True)
         for label, recipe in (("UCB2-H", ucb2_hoeffding), ("UCB2-B", ucb2_bernstein))

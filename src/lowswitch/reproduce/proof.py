@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lowswitch import envs, theory
+from lowswitch import theory
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import ucb2_bernstein, ucb2_hoeffding
 from lowswitch.algorithms.schedules import UCB2
@@ -94,13 +94,13 @@ def _measured(lab: Lab, label: str) -> Shares:
     episodes, seeds, algorithm = _episodes(lab), _seeds(lab), LEARNERS[label]
 
     def compute() -> Shares:
-        mdp = envs.make(PROBLEM)
+        mdp = lab.make(PROBLEM)
         runs = [
             shares(record(mdp, algorithm, episodes, seed), mdp, algorithm) for seed in range(seeds)
         ]
         return {name: np.array([run[name] for run in runs]) for name in runs[0]}
 
-    configuration = [PROBLEM, algorithm.facts(), episodes, seeds]
+    configuration = [lab.text(PROBLEM), algorithm.facts(), episodes, seeds]
     return lab.measure("proof", configuration, compute, Shares)
 
 

@@ -130,10 +130,10 @@ def runs_of(lab: Lab, label: str, scene: str) -> dict[str, Runs]:
     little, and fewer are enough.
     """
     _, options = scale_of(label, scene)
-    size: dict[str, Any] = {}
+    size: dict[str, Any] = {"history": scene == "one state"}
     if scene != "practical":
         times = 10 if scene == "one state" else 1
-        size = {
+        size |= {
             "seeds": lab.effort.proof_seeds,
             "episodes": times * lab.effort.proof_episodes,
         }

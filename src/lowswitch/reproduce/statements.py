@@ -19,11 +19,30 @@ class Statement(NamedTuple):
 
 STATEMENTS = (
     Statement("Definition: switching cost", "section:switching-cost", (("proof", "switching"),)),
+    Statement(
+        "Section 2, footnote: stochastic rewards",
+        "section:problem-setup",
+        (("bernoulli", ""),),
+    ),
     Statement("Theorem 1: UCB2 for bandits", "theorem:ucb2", (("bandits", ""),)),
     Statement("Theorem 2: UCB2-H", "theorem:ql-ucb2", (("ucb2-h", ""),)),
-    Statement("Theorem 3: UCB2-B", "theorem:ql-ucb2-Bernstein", (("ucb2-b", ""),)),
+    Statement(
+        "Theorem 3: UCB2-B",
+        "theorem:ql-ucb2-Bernstein",
+        (("ucb2-b", ""), ("reach", "burn-in")),
+    ),
     Statement("Corollary 4: PAC", "corollary:pac-bound", (("pac", ""),)),
     Statement("Theorem 5: concurrent rounds", "theorem:concurrent", (("rounds", ""),)),
+    Statement(
+        "Section 4: speed-up linear as long as M is of the order H^2 / eps^2, or H / eps^2",
+        "section:concurrent",
+        (("reach", "the speed-up"),),
+    ),
+    Statement(
+        "Section 4: mistakes better than CMBIE's by 1 / eps",
+        "section:concurrent",
+        (("reach", "mistakes better"),),
+    ),
     Statement(
         "Section 4 and appendix: mistakes",
         "appendix:concurrent-mistake-bound",

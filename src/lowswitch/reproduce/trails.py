@@ -25,6 +25,7 @@ class Trail(NamedTuple):
     value: np.ndarray  # V~ of the state, before the visit
     following: np.ndarray  # V~ of the next state, as the update uses it
     weighted: np.ndarray  # alpha_t b_t, as it entered the update
+    luck: np.ndarray  # how far the reward is above its mean
     deployed: np.ndarray  # [K]  which of the policies is deployed
     policies: np.ndarray  # [P, H, S]
 
@@ -38,6 +39,7 @@ def record(mdp: TabularMDP, algorithm: Algorithm, episodes: int, seed: int) -> T
     policies = [learner.policy]
     trail = _blank(episodes, H)
     steps = np.arange(H)
+    means = np.broadcast_to(mdp.rewards, (H, mdp.states, mdp.actions))
     for k in range(episodes):
         trail.deployed[k] = len(policies) - 1
         states, actions, rewards = play_episode(mdp, policies[-1], seed, k)
@@ -48,6 +50,7 @@ def record(mdp: TabularMDP, algorithm: Algorithm, episodes: int, seed: int) -> T
         alpha = (H + 1) / (H + t)
         trail.state[k], trail.action[k], trail.estimate[k] = states, actions, before
         trail.value[k], trail.following[k] = values[steps, states], following
+        trail.luck[k] = rewards - means[here]
         trail.weighted[k] = learner.q[here] - (1 - alpha) * before - alpha * (rewards + following)
         if learner.deployments >= len(policies):
             policies.append(learner.policy)
@@ -63,6 +66,7 @@ def _blank(episodes: int, H: int) -> Trail:
         value=np.zeros(shape),
         following=np.zeros(shape),
         weighted=np.zeros(shape),
+        luck=np.zeros(shape),
         deployed=np.zeros(episodes, dtype=int),
         policies=np.zeros((0, H, 0), dtype=int),
     )
@@ -84,7 +88,7 @@ class Terms(NamedTuple):
     errors: np.ndarray  # the sum of phi~_{h+1} over i = 1 .. t
     last_errors: np.ndarray  # the same over i = 1 .. s, weighed by alpha_s^i
     late_errors: np.ndarray  # the part of `errors` from s + 1 on
-    noise: np.ndarray  # the sum of (P^ - P) V* over i = 1 .. t
+    noise: np.ndarray  # the sum of (P^ - P) V*, and of luck, over i = 1 .. t
     late_noise: np.ndarray  # the part from s + 1 on
     variance: np.ndarray  # W_t, of the values that the updates used
 
@@ -187,10 +191,15 @@ def next_errors(trail: Trail, mdp: TabularMDP) -> np.ndarray:  # [K, H]
 
 
 def next_noise(trail: Trail, mdp: TabularMDP) -> np.ndarray:  # [K, H]
-    """zeta = (P^ - P) V*_{h+1}: the surprise of the next state."""
+    """zeta = (P^ - P) V*_{h+1}: the surprise of the next state, and of a drawn reward.
+
+    The paper has fixed rewards. With drawn ones r_h - E r_h joins zeta, which stays in a range of
+    H - h + 1.
+    """
     expected = (laws(trail, mdp) * mdp.optimal_values[1:]).sum(axis=-1)
     surprise: np.ndarray = at_next(trail, mdp.optimal_values[None]) - expected
     surprise[:, -1] = 0.0
+    surprise += trail.luck
     return surprise
 
 

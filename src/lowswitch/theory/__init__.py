@@ -116,6 +116,15 @@ def rounds_order(*, H: int, S: int, A: int, eps: float, M: int, bonus: Bonus) ->
     return H**3 * S * A + pac_episodes_order(H=H, S=S, A=A, eps=eps, bonus=bonus) / M
 
 
+def linear_machines_order(*, H: int, eps: float, bonus: Bonus) -> float:
+    """The speed-up is linear up to about H^2 / eps^2 machines, H / eps^2 with Bernstein.
+
+    Bai et al. 2019, after Theorem 5: there the two terms of `rounds_order` are equal. It holds up
+    to a constant and logarithms.
+    """
+    return H ** (2 if _hoeffding(bonus) else 1) / eps**2
+
+
 def mistakes_order(*, H: int, S: int, A: int, eps: float, M: int, bonus: Bonus) -> float:
     """H^4 S A M + H^6 S A / eps^2, H^5 with Bernstein: Bai et al. 2019, section 4.
 
