@@ -58,9 +58,9 @@ class Ridge:
         are 0 or 1.
     drift
         "watch" tests whether the contexts drift during the run, reports it, and then moves the
-        remaining dates of a `Spread`. In problems of one step without a trial, the next date then
-        comes as soon as the estimated loss since the last one exceeds twice the average loss per
-        deployment so far.
+        remaining dates of a `Spread`. In problems of one step with linear rewards and no trial, the
+        next date then comes as soon as the estimated loss since the last one exceeds twice the
+        average loss per deployment so far.
     trial
         As in `LearnedPosterior`. A protocol needs an initial policy that is one function, and
         problems of one step; elsewhere "auto" has none.

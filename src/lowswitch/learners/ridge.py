@@ -169,7 +169,6 @@ class RidgeKnowledge:
         self.seen = nothing_seen(shape.features)
         self.checks = checks(spec.dates, spec.episodes) if spec.watches else ()
         self.lost = Lost()
-        self._odds_fit: tuple[int, float, np.ndarray, np.ndarray] | None = None
         self.base = self.log_determinants()  # [H]  when the policy was made
 
     @property
@@ -260,8 +259,11 @@ class RidgeKnowledge:
         return usual and self.shape.horizon == 1 and self.initial is None and not self.frozen
 
     def _is_estimate(self, told: int) -> bool:
-        """Whether losses are estimated after this number of episodes, which learning stops at."""
-        if not self._comes_early:
+        """Whether losses are estimated after this number of episodes, which learning stops at.
+
+        Log-odds are too uncertain in new contexts: with many features dates came early in vain.
+        """
+        if self.odds or not self._comes_early:
             return False
         if self.seen.found is None or self.seen.found.told == told:
             return told in self.checks
@@ -768,17 +770,7 @@ class RidgeKnowledge:
         return _Fit(math.sqrt(left / (1.0 + int(self.sums.counts[h]))), factors)
 
     def _fit_odds(self, values: _Values, told: int) -> _Fit:
-        """Fit log-odds to rewards that are 0 or 1; a draw spreads half as far as the posterior.
-
-        An estimate of losses and a policy may need the same fit, so the newest one is kept.
-        """
-        if self._odds_fit is None or self._odds_fit[0] != told:
-            self._odds_fit = told, *self._fitted_odds(told)
-        _, values.offsets[0], values.weights[0], factor = self._odds_fit
-        return _Fit(HALF, factor)
-
-    def _fitted_odds(self, told: int) -> tuple[float, np.ndarray, np.ndarray]:
-        """The offset, the weights [D, B, 1], and U of each weight vector [B, D, D]."""
+        """Fit log-odds to rewards that are 0 or 1; a draw spreads half as far as the posterior."""
         kept, scales = FeatureEpisodes(*(array[:told, 0] for array in self.kept)), self._scales(0)
         blocks = np.minimum(kept.actions, self.inner.blocks - 1)
         x = kept.x[:, 0] if scales is None else scales.standardised(kept.x[:, 0])
@@ -788,7 +780,8 @@ class RidgeKnowledge:
         )
         if scales is not None:
             weights, factor = scales.weights(weights), scales.factors(factor)
-        return offset, weights.T[..., None], factor
+        values.offsets[0], values.weights[0] = offset, weights.T[..., None]
+        return _Fit(HALF, factor)
 
     def _scales(self, h: int) -> Scales | None:
         """The means and deviations of the features at a step; None if they are not to be used."""
