@@ -549,18 +549,23 @@ class Wanted(NamedTuple):
     since: str
     until: str
 
-    def of(self, read: Callable[[int, int | None], list[Event]], before: int | None) -> list[Event]:
-        """The newest matching events, at most one page; read: a page of events before a number."""
-        found = list[Event]()
+    def of(
+        self, read: Callable[[int, int | None], list[Event]], before: int | None
+    ) -> tuple[list[Event], int | None]:
+        """The newest matching events, at most one page, and the event before which to go on.
+
+        read: a page of events before a number. None: there are no earlier ones.
+        """
+        found, size = list[Event](), _PIECE if any(self) else EVENTS
         for _ in range(_MOST_PIECES):
-            some = read(EVENTS if not any(self) else _PIECE, before)
+            some = read(size, before)
             found += [one for one in some if self.fits(one)]
-            if len(found) >= EVENTS or not some or (self.since and some[-1].time < self.since):
-                break
+            if len(found) >= EVENTS:
+                return found[:EVENTS], found[EVENTS - 1].seq
+            if len(some) < size or (self.since and some[-1].time < self.since):
+                return found, None
             before = some[-1].seq
-            if not any(self):
-                break
-        return found[:EVENTS]
+        return found, before
 
     def fits(self, event: Event) -> bool:
         """Whether an event is of this person and of these days."""

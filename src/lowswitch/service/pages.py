@@ -36,7 +36,7 @@ from lowswitch.service.app import Call, Service, address_of, failed_login, now
 from lowswitch.service.batches import corrections as corrections
 from lowswitch.service.batches import corrections_form as corrections_form
 from lowswitch.service.batches import report_table as report_table
-from lowswitch.service.bodies import RefusedError, count, query
+from lowswitch.service.bodies import RefusedError, count, day, query
 from lowswitch.service.effects import Known
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Mark
@@ -60,6 +60,8 @@ from lowswitch.service.reports import tickets as tickets
 from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import counted
+
+_DAYS = (("From day", "since"), ("To day", "until"))  # in the filter of the audit
 
 # ---- logging in ----------------------------------------------------------------------------------
 
@@ -456,27 +458,28 @@ async def audit(call: Call) -> Response:
     if kind not in ("", *groups, *KINDS):
         raise RefusedError(400, f"there is no such kind of event; there are {', '.join(KINDS)}")
     kinds = display.kinds_of(kind)
-    wanted = display.Wanted(asked.get("person", ""), asked.get("since", ""), asked.get("until", ""))
+    wanted, wrong = _wanted(asked)
 
-    def read() -> tuple[list[Any], Any, list[Any]]:
+    def read() -> tuple[list[Any], int | None, Any, list[Any]]:
         entries = list[Any]()
+        if wrong:
+            return [], None, ({}, {}), entries
         if sees_access and kind in ("", display.ACCESS):
             entries = access_log.lines(service.access, wanted, words, whole=bool(kind))
         if kind == display.ACCESS:
-            return [], ({}, {}), entries
+            return [], None, ({}, {}), entries
         with service.reading() as reader:
-            found = wanted.of(
+            found, rest = wanted.of(
                 lambda some, end: display.newest_of(
                     [reader.newest(some, before=end, kind=one, containing=words) for one in kinds],
                     some,
                 ),
                 before,
             )
-            return found, reader.about(found), entries
+            return found, rest, reader.about(found), entries
 
-    events, about, entries = await asyncio.to_thread(read)
+    events, more, about, entries = await asyncio.to_thread(read)
     laws = await service.engine.call(lambda: display.laws_of(service.ledger))
-    more = events[-1].seq if len(events) == display.EVENTS else None
     await catch_up(call)
     marks, terms = service.journal.decisions(), service.ledger.terms
     asked_for = display.wishes(terms, service.journal.marks)
@@ -485,6 +488,8 @@ async def audit(call: Call) -> Response:
         call,
         "audit.html",
         "audit",
+        422 if wrong else 200,
+        wrong=wrong,
         events=[
             (
                 one,
@@ -496,12 +501,24 @@ async def audit(call: Call) -> Response:
         entries=entries,
         sees_access=sees_access,
         asked=asked,
-        filters=display.filter_words(asked),
+        filters=[] if wrong else display.filter_words(asked | wanted._asdict()),
         version=version_named(words),
         more=more,
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
     )
+
+
+def _wanted(asked: dict[str, str]) -> tuple[display.Wanted, str]:
+    """The person and the days that a filter asks for, and the error in it, if there is one."""
+    person = asked.get("person", "")
+    try:
+        since, until = (day(name, asked.get(key, "")) for name, key in _DAYS)
+        if since and until < since and until:
+            raise RefusedError(422, f"From day: {since} is after {until}, the day in “To day”")
+    except RefusedError as error:
+        return display.Wanted(person, "", ""), error.says
+    return display.Wanted(person, since, until), ""
 
 
 async def difference(call: Call) -> Response:
