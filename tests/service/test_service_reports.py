@@ -420,7 +420,7 @@ def test_open_reports_are_counted_for_each_site(ward):
     assert owing == [("north", "2"), ("south", "1")]
 
 
-TABLE = "ticket,site\np1,north\n\n p 2 ;south\np3\t1\n" + '"p,4",x\np3\n'
+TABLE = "ticket,ward\np1,north\n\n p 2 ;south\np3\t1\n" + '"p,4",x\np3\n'
 PASTED = {  # what is pasted, who is meant, and how many cells are no names
     "lines": ("p1\np3", [1, 3], 0),
     "commas": ("p1, p3,p1", [1, 3], 0),
@@ -432,10 +432,14 @@ PASTED = {  # what is pasted, who is meant, and how many cells are no names
     "numbers with commas": ("3, 5, 6", [3, 5, 6], 0),
     "numbers as our pages write them": ("1,002, 3, 999", [3, 999, 1002], 0),
     "a table": (TABLE, [1, 2, 3, 4], 4),
-    "a table with ages": ("p1,6\np3,5", [1, 3], 2),
-    "numbers with ages": ("1,6\n3,5", [1, 3], 2),
-    "a line with an age": ("p1,6", [1], 1),
-    "our own page": ("\tNumber\tSite\tPatient\tTicket\n\t3\tnorth\tp3\thistory 12", [3], 3),
+    "a table with ages": ("patient;age\np1;6\np3;5", [1, 3], 2),
+    "a table with facts that are no names": ("p1,6.5\np3,male", [1, 3], 2),
+    "a site that fits": ("patient,site\np1,north\np3,North", [1, 3], 0),
+    "names and numbers that agree": ("Number,Patient,Site\n3,p3,north\n1,,north", [1, 3], 0),
+    "a name with a comma, in quotes": ('patient,site\n"p,4",north', [4], 0),
+    "a name that a spreadsheet would run": ("patient\n'=1+1\np3", [3, 1003], 0),
+    "a name with a semicolon": ("patient,site\nO'Neil; Ann,north", [1004], 0),
+    "our own page": ("\tNumber\tSite\tPatient\tTicket\n\t3\tnorth\tp3\thistory 12", [3], 1),
     "our own page without its heading": ("\t3\tnorth\tp3\thistory 12", [3], 3),
 }
 
@@ -443,8 +447,9 @@ PASTED = {  # what is pasted, who is meant, and how many cells are no names
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
     folder = tmp_path_factory.mktemp("many")
-    with Ledger.create(folder / "run.db", **WARD | {"episodes": 1002}) as ledger:
+    with Ledger.create(folder / "run.db", **WARD | {"episodes": 1004}) as ledger:
         names = ["p1", "p 2", "p3", "p,4", *(f"p{number}" for number in range(5, 1003))]
+        names += ["=1+1", "O'Neil; Ann"]
         for first in range(0, len(names), 500):
             ledger.ask_many("north", names[first : first + 500])
         yield ledger
@@ -454,7 +459,41 @@ def many(tmp_path_factory):
 def test_the_names_in_what_is_pasted(many, name):
     text, numbers, ignored = PASTED[name]
     found = names_in(many, text)
-    assert (found.numbers, found.unknown, found.ignored) == (numbers, [], ignored)
+    assert (found.numbers, found.unknown, len(found.ignored)) == (numbers, [], ignored)
+    assert not found.wrong
+
+
+TWICE = {  # lists that can be read in two ways, or contradict themselves, and what is said of them
+    "p1,6\np3,5": "'6' stands beside 'p1', and is a patient, too (north, p6). If you mean both",
+    "1,6\n3,5": "'6' stands beside '1', and is a patient, too (north, p6)",
+    "p1\t1002": "'1002' stands beside 'p1', and is a patient, too (north, p1002)",
+    "p1,1,157": "'157' stands beside 'p1', and is a patient, too (north, p157)",
+    "1001,p6\n1002,p7": "'p6' stands beside '1001', and is a patient, too (north, p6)",
+    "patient,site\np3,west": "line 2: 'p3' is north, p3, and not of the site west",
+    "ticket,patient\n{0},p3": "line 2: 'p3' is north, p3, and not '{0}'",
+    "number,patient\n\n7,p3": "line 3: 'p3' is north, p3, and not '7'",
+    "patient,age\n,6": "line 2 names no patient",
+}
+
+
+@pytest.mark.parametrize("text", TWICE)
+def test_a_list_that_can_be_read_in_two_ways_is_refused(many, text):
+    ticket = many.list_tickets(among=[1])[0].ticket
+    found = names_in(many, text.format(ticket))
+    assert found.wrong
+    assert found.wrong[0].startswith(TWICE[text].format(ticket))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("patient,Patient\np1,p3", "the heading “patient” is there twice"),
+        ("patient,site\nMüller, Anna,north", "line 2 has 3 cells, and only 2 headings are above"),
+    ],
+)
+def test_a_table_whose_columns_are_unclear_is_refused(many, text, says):
+    with pytest.raises(LedgerError, match=re.escape(says)):
+        names_in(many, text)
 
 
 def test_numbers_that_can_be_read_in_two_ways_are_refused(many):
@@ -849,6 +888,17 @@ BAD = {
     "patient,visit,good weeks\np1,week 0,1\np1,week 0,2": (
         "Line 3: good weeks of week 0 of p1 is '2', but '1' in line 2"
     ),
+    "ticket;patient;visit;finding\n{ticket};p2;week 0;well": (
+        "Line 2: '{ticket}' is north, p1, and not 'p2'"
+    ),
+    "ticket,site,visit,finding\n{ticket},west,week 0,well": (
+        "Line 2: '{ticket}' is north, p1, and not of the site west"
+    ),
+    "patient,visit,good weeks\n\np1,week 0,0,5": (
+        "Line 3 has 4 cells, and only 3 headings are above it: '5' is too much. If a comma belongs"
+    ),
+    "patient;visit;good weeks;Good weeks\np1;week 0;0;1": "The heading “good weeks” is there twice",
+    "patient,visit,good weeks\n,week 0,1": "Line 2: it names no patient",
     "patient,how it ended\np1,it was seen to its end\np1,it was not seen to its end": (
         "Line 3: how it ended of p1 is 'it was not seen to its end', but"
     ),
@@ -856,15 +906,52 @@ BAD = {
 
 
 def test_a_wrong_table_stays_in_its_form_and_changes_nothing(ward):
-    session, _ = ward.login("operator"), told(ward)
+    session, ticket = ward.login("operator"), told(ward)
+    told(ward, "p2")
     ward.ledger.ask("north", "open")
     before, long = ward.ledger.status().events, "patient,visit,finding\n" + 50_000 * "p1"
-    for pasted, says in (BAD | {long: "has 100,022 characters, and 100,000 are taken"}).items():
+    bad = BAD | {long: "has 100,022 characters, and 100,000 are taken"}
+    for pasted, says in bad.items():
+        pasted, says = (one.replace("{ticket}", ticket) for one in (pasted, says))
         status, _, body = ward.post("/corrections", session, pasted=pasted)
         text = html.unescape(body.decode())
         assert (status, says in alert(text)) == (422, True), (pasted, alert(text))
         assert f'spellcheck="false">{pasted}</textarea>' in text
     assert ward.ledger.status().events == before
+
+
+def test_a_table_names_its_cases_by_ticket_and_name_together(ward):
+    session, first = ward.login("operator"), told(ward, "O'Neil; Ann")
+    told(ward, "=1+1")
+    table = ward.page("/reports.csv", session)[1]
+    pasted = table.replace("week 0,ill,drug,1", "week 0,ill,drug,4")
+    page = html.unescape(ward.post("/corrections", session, pasted=pasted)[2].decode())
+    assert "Correct 2 reports?" in page
+    assert "North, =1+1: week 0, good weeks: 1 → 4." in page
+    pasted = f"ticket,site,patient,visit,good weeks,,\n{first},NORTH,o'neil; ann,week 4,0,,\n"
+    page = html.unescape(ward.post("/corrections", session, pasted=pasted)[2].decode())
+    assert "North, O'Neil; Ann: week 4, good weeks: 2 → 0." in page
+
+
+def test_a_pasted_list_is_counted_and_what_is_not_read_is_named(ward):
+    session = ward.login("operator")
+    ward.ledger.ask_many("north", ["p1", "p2", "late-2"])
+    ward.ledger.ask("west", "late-2")
+    page = ward.post("/missing", session, pasted="p1,male\np2,67.5\np1,male\n")[2].decode()
+    page = html.unescape(page)
+    assert "<li>Your list has 3 entries and names 2 patients; 1 entry is double.</li>" in page
+    assert "<li>Not read, because it stands beside the patients: 'male'; '67.5'.</li>" in page
+    page = ward.post("/missing", session, pasted="patient,site\nlate-2,west")[2].decode()
+    assert "<li>Your list has 1 entry and names 1 patient.</li>" in page
+    assert "<li>West: late-2.</li>" in page
+    assert "Not read" not in page
+    for pasted, says in (
+        ("late-2", "4); add a column “site”, or give the ticket"),
+        ("p1,2", "'2' stands beside 'p1', and is a patient, too (north, p2). If you mean both"),
+    ):
+        status, _, body = ward.post("/missing", session, pasted=pasted)
+        assert status == 422
+        assert says in alert(body.decode())
 
 
 def test_a_late_report_that_was_taken_in_meanwhile_does_not_stop_the_others(ward):

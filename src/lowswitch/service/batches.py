@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from lowswitch.service.api import download
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import MOST_AT_ONCE, MOST_DIGITS, RefusedError, query
 from lowswitch.service.entries import COLUMNS, Entry, spelled
-from lowswitch.service.pasting import lines_of
+from lowswitch.service.pasting import Lines, headed, rows_in, which
 from lowswitch.service.render import filled_in, is_by_enter, show
 from lowswitch.service.reports import LOST, few, looked_for
 from lowswitch.service.sheets import Sheet
@@ -90,11 +91,11 @@ class Row(NamedTuple):
 
 def read_table(ledger: Reading, text: str) -> list[Row]:
     """The reports in a table with headings. Cells that are empty stay as they are on record."""
-    rows, terms = lines_of(text), ledger.terms
+    rows, terms = rows_in(text), ledger.terms
     if len(rows) < 2:
         raise RefusedError(422, "paste a table with a line of headings and a line for each value")
-    head = [cell.lower() for cell in rows[0]]
     known = {name.lower(): name for name in headings(terms)}
+    head, lines = headed(rows, known)
     if unknown := [cell for cell in head if cell not in known]:
         raise RefusedError(
             422, f"there is no column {unknown[0]!r}; the headings are {', '.join(known)}"
@@ -104,35 +105,29 @@ def read_table(ledger: Reading, text: str) -> list[Row]:
         raise RefusedError(422, f"the table has no column {case!r}, and none of tickets")
     if step not in head and {*head} - {"ticket", "site", case, _ENDED, _SEEN}:
         raise RefusedError(422, f"the table has no column {step!r}")
-    made = [dict(zip(head, map(_clean, row), strict=False)) for row in rows[1:]]
-    return _merged(ledger, _read_lines(ledger, made))
+    return _merged(ledger, _read_lines(ledger, lines))
 
 
-def _clean(cell: str) -> str:
-    """A cell without the mark that keeps spreadsheets from reading it as a formula."""
-    return cell[1:] if len(cell) > 1 and harmless(cell[1:]) == cell else cell
-
-
-def _read_lines(ledger: Reading, rows: list[dict[str, str]]) -> list[Line]:
+def _read_lines(ledger: Reading, rows: Lines) -> list[Line]:
     """The lines of a table; all errors in it are told together."""
     terms, case = ledger.terms, ledger.terms.word("episode").lower()
-    names = [row.get("ticket") or row.get(case, "") for row in rows]
-    called = ledger.tickets_called(list(dict.fromkeys(names)))
+    names = [[row[one] for one in ("ticket", case) if row.get(one)] for _, row in rows]
+    called = ledger.tickets_called(list(dict.fromkeys(itertools.chain(*names))))
     steps = [one.lower() for one in terms.labels["step"]]
     steps.append(f"after {steps[-1]}")
     found, wrong = list[Line](), list[str]()
-    for number, (name, row) in enumerate(zip(names, rows, strict=True), start=2):
+    for some, (number, row) in zip(names, rows, strict=True):
         site, step = row.get("site", ""), row.get(terms.word("step").lower(), "").lower()
-        fits = [one for one in called[name] if not site or one.site == site]
+        fits, why = which(some, site, called, case) if some else ([], f"it names no {case}")
         values = {
             part: spelled(terms, part, row.get(terms.word(part).lower(), "")) for part in COLUMNS
         }
         values |= {part: row.get(part, "") for part in (_ENDED, _SEEN)}
         if len(fits) != 1:
             many = f"fits {len(fits)} {plural(case)}; add the site or the ticket"
-            wrong.append(f"line {number}: {name!r} {many if fits else f'is no {case} of this run'}")
+            wrong.append(f"line {number}: {why or f'{some[0]!r} {many}'}")
         elif fits[0].status == OPEN:
-            wrong.append(f"line {number}: the report of {name} is open, and its site can send it")
+            wrong.append(f"line {number}: the report of {some[-1]} is open, and its site can send it")
         elif step and step not in steps:
             wrong.append(f"line {number}: there is no {terms.word('step')} {step!r}")
         elif not step and any(values[part] for part in COLUMNS):

@@ -206,10 +206,11 @@ async def _missing(call: Call) -> Response:
     """
     ledger, case = call.service.ledger, call.service.ledger.terms.word("episode")
     chosen = [value for name, value in call.fields if name == "ticket"]
-    ignored = 0
+    said = list[str]()
     if pasted := call.field("pasted").strip():
         named = await call.service.engine.call(lambda: names_in(ledger, pasted))
-        chosen, ignored = chosen + one_each(named, case), named.ignored
+        chosen += one_each(named, case)
+        said = list_words(named, case)
     chosen = list(dict.fromkeys(chosen))
     if len(chosen) > MOST_AT_ONCE:
         raise RefusedError(
@@ -225,8 +226,7 @@ async def _missing(call: Call) -> Response:
 
     async def sheet() -> Sheet:
         sheet = await call.service.engine.call(lambda: _missing_sheet(call, found))
-        other = f"Of your table only the column of {plural(case)} was read."
-        return sheet._replace(lines=[*sheet.lines, *[other] * bool(ignored)])
+        return sheet._replace(lines=[*said[:1], *sheet.lines], warnings=[*said[1:], *sheet.warnings])
 
     def done(left_out: list[str], _: Sheet) -> tuple[str, str]:
         what = counted(len(chosen) - len(left_out), "report", "is", "are")
@@ -328,6 +328,8 @@ def _sent_words(ledger: Reading, ticket: StoredTicket, refusal: Refusal) -> str:
 
 def one_each(named: Found, case: str) -> list[str]:
     """The tickets that a list names; each name must be of one ticket."""
+    if named.wrong:
+        raise LedgerError(f"{few(named.wrong)}; nothing was selected from your list")
     if named.unknown:
         shown = few([repr(name) for name in named.unknown])
         raise UnknownTicketError(
@@ -336,8 +338,22 @@ def one_each(named: Found, case: str) -> list[str]:
     for name, found in named.called.items():
         if len(found) > 1:
             several = few([f"{one.site}, {one.request}: number {one.number:,}" for one in found])
-            raise LedgerError(f"{name!r} fits several {plural(case)} ({several}); give the ticket")
+            raise LedgerError(
+                f"{name!r} fits several {plural(case)} ({several}); add a column “site”, or give the"
+                " ticket"
+            )
     return [found[0].ticket for found in named.called.values()]
+
+
+def list_words(named: Found, case: str) -> list[str]:
+    """How many entries a pasted list has and whom they mean, and what in it was not read."""
+    whole, several = counted(named.entries, "entry"), len(named.numbers)
+    double = counted(named.entries - several, "entry", "is", "are")
+    said = f"Your list has {whole} and names {counted(several, case)}"
+    said += f"; {double} double." if several < named.entries else "."
+    other = [repr(one) for one in dict.fromkeys(named.ignored)]
+    beside = f"Not read, because it stands beside the {plural(case)}: {few(other)}."
+    return [said, *[beside] * bool(other)]
 
 
 def few(names: Sequence[str]) -> str:
