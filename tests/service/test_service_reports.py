@@ -4,7 +4,7 @@ import csv
 import html
 import io
 import re
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import numpy as np
 import pytest
@@ -65,7 +65,9 @@ def typed(states=("ill",) * 3, actions=("drug",) * 3, rewards=("1", "2", "3"), e
 
 
 def alert(text):
-    return re.search(r'<p class="wrong" role="alert">(.*?)</p>', text)[1].replace("&#39;", "'")
+    return re.search(r'<p class="wrong" role="alert" id="wrong">(.*?)</p>', text)[1].replace(
+        "&#39;", "'"
+    )
 
 
 # ---- corrections ---------------------------------------------------------------------------------
@@ -562,6 +564,41 @@ def test_an_open_report_that_was_found_is_settled_from_there(ward):
     sheet = ward.post("/missing", session, search="p17", ticket=ticket)[2].decode()
     assert "North: p17." in sheet
     assert 'type="checkbox"' not in ward.page("/tickets?search=p171", session)[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/missing", {"pasted": "p9"}),
+        ("/missing", {}),
+        ("/corrections", {"pasted": "p9"}),
+        ("/amend", typed(rewards=("x", "2", "3"))),
+        ("/freeze", {"reason": ""}),
+    ],
+)
+def test_a_refused_form_leads_to_what_is_wrong_with_it(ward, path, fields):
+    (cookie, form), ticket = ward.login("operator"), told(ward)
+    body = urlencode({"form": form, "ticket": ticket} | fields, doseq=True).encode()
+    place = ward.request("POST", path, body, headers=ward.form_headers(cookie))[1]["location"]
+    assert place.endswith("#wrong")
+    text = ward.page(place.partition("#")[0], (cookie, form))[1]
+    assert text.count('id="wrong"') == 1
+
+
+def test_a_list_that_is_settled_by_now_is_not_offered_again(ward):
+    session = ward.login("operator")
+    tickets = [one.ticket for one in ward.ledger.ask_many("north", ["p1", "p2"])]
+    page = ward.post("/missing", session, ticket=tickets)[2].decode()
+    read = re.search(r'name="read" value="(\w+)"', page)[1]
+    fields = {"ticket": tickets, "reason": "lost", "read": read, **SURE}
+    assert ward.post("/missing", session, **fields)[0] == 303
+    assert "2 reports are recorded as missing." in ward.page("/tickets", session)[1]
+    for again in (fields, {**fields, "sure": ""}):  # sent again after going back
+        status, headers, _ = ward.post("/missing", session, **again)
+        assert (status, headers["location"]) == (303, "/tickets")
+        page = ward.page("/tickets", session)[1]
+        assert "Nothing was done: the report of north, p1 is not open, but missing, and" in page
+    assert ward.ledger.status().missing == 2
 
 
 # ---- tokens --------------------------------------------------------------------------------------

@@ -289,6 +289,8 @@ def _by_get(call: Call, answer: Response) -> Response:
         return answer
     name = call.session.keep(bytes(answer.body), answer.status_code)
     place = "#changes" if call.field("show") else ""  # which the person was looking at
+    if answer.status_code >= 400 and b'id="wrong"' in answer.body:
+        place = "#wrong"  # or it may be far below what a screen shows
     return RedirectResponse(f"/shown?page={name}{place}", 303)
 
 

@@ -21,7 +21,7 @@ from lowswitch.service.app import Call, as_refusal, now
 from lowswitch.service.bodies import MOST_AT_ONCE, RefusedError, count, query
 from lowswitch.service.pasting import Found, names_among, names_in
 from lowswitch.service.refusals import Refusal, sent_words
-from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
+from lowswitch.service.render import after, catch_up, filled_in, is_by_enter, show
 from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import two_steps
 from lowswitch.show.text import age, counted, plural
@@ -220,8 +220,12 @@ async def _missing(call: Call) -> Response:
         )
     given = filled_in(call, "reason") | {"tickets": chosen, "still_open": True}
     found = await call.service.engine.call(lambda: _declarable(ledger, chosen))
-    if not call.field("confirming"):
+    try:
         _require_some_open(found)
+    except LedgerError as error:
+        if not call.field("confirming"):
+            raise
+        return after(call, "/tickets", f"Nothing was done: {error}.", heed=True)
     _keep_selection(call, chosen)
 
     async def sheet() -> Sheet:
