@@ -164,6 +164,30 @@ def test_a_correction_ends_requests_on_the_proposal_and_says_so(ward):
         assert "somebody else asked for a new proposal" not in text
 
 
+def test_a_proposal_says_that_corrections_changed_the_data(ward):
+    ledger, generator = ward.ledger, np.random.default_rng(0)
+    reviewer, tickets = ward.login("reviewer"), list[str]()
+    for number in range(40):
+        actions = [["watch", "drug"][i] for i in generator.integers(2, size=3)]
+        rewards = [4.0 if action == "drug" else 0.5 for action in actions]
+        tickets.append(told(ward, f"p{number}", actions=actions, rewards=rewards))
+    late = lost(ward, "late")
+    ledger.propose(by="office")
+    ward.page("/proposal", reviewer)
+    right = ILL | {"actions": ["watch"] * 3, "rewards": [1.0, 1.0, 1.0]}
+    reports = [right | {"ticket": ticket} for ticket in [*tickets[:7], late]]
+    ledger.amend_many(reports, reason="query 41", by="Ms Okafor")
+    page = html.unescape(ward.page("/proposal", reviewer)[1])
+    assert re.search(
+        r"7 reports were corrected by Ms Okafor on [^<:]*:\d\d UTC: that changed the data", page
+    )
+    assert "1 report was entered after being declared missing by Ms Okafor on" in page
+    assert "corrected a report" not in page
+    assert "The learner made it again after Ms Okafor corrected 8 reports." in page
+    assert "the data are the same" not in page
+    assert "No new data led to that" not in page
+
+
 # ---- reports that came too late ------------------------------------------------------------------
 
 

@@ -274,6 +274,16 @@ class Journal:
         earlier = (self.marks[i] for i in range(at - 1, -1, -1))
         return next((mark for mark in earlier if kind in (None, mark.kind)), None)
 
+    def in_a_row(self, mark: Mark) -> int:
+        """How many events like this one the same person caused one after another, up to it."""
+        at, count = bisect.bisect_left(self.marks, mark.seq, key=lambda one: one.seq), 0
+        while at - count >= 0:
+            one = self.marks[at - count]
+            if (one.seq, one.kind, one.actor) != (mark.seq - count, mark.kind, mark.actor):
+                break
+            count += 1
+        return count
+
     def after(self, seq: int) -> Mark | None:
         """The first mark after an event."""
         at = bisect.bisect_right(self.marks, seq, key=lambda mark: mark.seq)
