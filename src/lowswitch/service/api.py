@@ -167,10 +167,11 @@ async def tell(call: Call) -> Response:
 
 def _doubted(call: Call, reports: list[dict[str, Any]], answers: list[Any]) -> list[Any]:
     """The answers, with what is unlikely in the reports that were stored."""
-    seen, terms = call.service.journal.seen, call.service.ledger.terms
+    journal, terms = call.service.journal, call.service.ledger.terms
     return [
         dataclasses.replace(answer, doubts=tuple(why))
-        if isinstance(answer, Told) and (why := doubts.of_site(seen, terms, report))
+        if isinstance(answer, Told)
+        and (why := doubts.of_site(journal.seen, terms, report, journal.plan(answer.number)))
         else answer
         for report, answer in zip(reports, answers, strict=True)
     ]

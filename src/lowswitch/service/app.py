@@ -98,7 +98,7 @@ class Service:
     def __post_init__(self) -> None:
         self.engine = Engine(self.ledger, self.noticed)
         self.emergency = Emergency.of(self)
-        self.journal = Journal(Ledger.open(self.address, read_only=True))
+        self.journal = Journal(Ledger.open(self.address, read_only=True), self.ledger.policy_of)
         self.revoked = Revoked(place_of(self.address, self.key_file, ".revoked"))
         self._revoke_again()
 

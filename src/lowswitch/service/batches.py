@@ -15,11 +15,11 @@ from lowswitch.ledger.state import LEARNED, OPEN, STATUSES, WAITING
 from lowswitch.ledger.store import StoredTicket
 from lowswitch.ledger.terms import Terms
 from lowswitch.service import display
-from lowswitch.service.amendments import changed_since, consequences
+from lowswitch.service.amendments import changed_since, consequences, not_planned, still_open
 from lowswitch.service.api import download
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import MOST_AT_ONCE, MOST_DIGITS, RefusedError, query
-from lowswitch.service.entries import COLUMNS, Entry, spelled
+from lowswitch.service.entries import COLUMNS, Entry, reward_error, spelled
 from lowswitch.service.pasting import Lines, headed, rows_in, which
 from lowswitch.service.render import filled_in, is_by_enter, show
 from lowswitch.service.reports import LOST, few, looked_for
@@ -28,6 +28,7 @@ from lowswitch.service.steps import two_steps
 from lowswitch.show.text import counted, plural
 
 _MOST_VALUES = 1000  # that one page shows
+_MOST_STILL = 3  # reports of which it says that something in them is open still
 _AT_ONCE = 200  # tickets that are read together
 _ENDED, _SEEN = "how it ended", "report"  # headings that no run renames
 
@@ -87,6 +88,7 @@ class Row(NamedTuple):
     old: Entry
     new: Entry
     seen: int | None  # the event with the report that the table was made from
+    line: int  # the first one about it
 
 
 def read_table(ledger: Reading, text: str) -> list[Row]:
@@ -132,11 +134,25 @@ def _read_lines(ledger: Reading, rows: Lines) -> list[Line]:
             wrong.append(f"line {number}: there is no {terms.word('step')} {step!r}")
         elif not step and any(values[part] for part in COLUMNS):
             wrong.append(f"line {number} has no {terms.word('step')}")
+        elif why := " and ".join(_errors(terms, values)):
+            wrong.append(f"line {number}: {why}")
         else:
             found.append(Line(number, fits[0], steps.index(step) if step else 0, values))
     if wrong := wrong or _twice(terms, found):
         raise RefusedError(422, few(wrong))
     return found
+
+
+def _errors(terms: Terms, values: dict[str, str]) -> Iterator[str]:
+    """What is wrong with the values of one line."""
+    for part, read in (("state", terms.read_state), ("action", str)):
+        try:
+            if values[part] and part in terms.labels:
+                terms.index(part, read(values[part]))
+        except LedgerError as error:
+            yield str(error)
+    if values["reward"] and (why := reward_error(terms, values["reward"])):
+        yield why
 
 
 def _twice(terms: Terms, lines: list[Line]) -> list[str]:
@@ -165,7 +181,7 @@ def _merged(ledger: Reading, lines: list[Line]) -> list[Row]:
     for number, ticket, step, values in lines:
         if ticket.number not in found:
             old = Entry.of(ledger.report_of(ticket.ticket)[1], steps)
-            found[ticket.number] = Row(ticket, old, old.copied(), None)
+            found[ticket.number] = Row(ticket, old, old.copied(), None, number)
         row = found[ticket.number]
         for column, part in zip(row.new[:3], COLUMNS, strict=True):
             column.extend([""] * (step + 1 - len(column)) if values[part] else [])
@@ -218,6 +234,8 @@ class Changes(NamedTuple):
 
     lines: list[str]  # a line for each report
     reports: list[dict[str, Any]]
+    right: list[tuple[StoredTicket, Entry]]
+    unplanned: list[str]  # actions that their versions give to nobody
     left_out: list[str]  # reports that changed after the table was made
     same: int  # reports that are on record as the table has them
     relearns: bool
@@ -225,12 +243,12 @@ class Changes(NamedTuple):
 
 async def _corrections(call: Call) -> Response:
     """Show what a table changes, or confirm it."""
-    ledger, text = call.service.ledger, call.field("pasted")
-    changes = await call.service.engine.call(lambda: _changes(ledger, text))
+    text = call.field("pasted")
+    changes = await call.service.engine.call(lambda: _changes(call, text))
     given = filled_in(call, "reason") | {"reports": changes.reports}
 
     async def sheet() -> Sheet:
-        made = await call.service.engine.call(lambda: _changes(ledger, text))
+        made = await call.service.engine.call(lambda: _changes(call, text))
         what = counted(len(made.reports), "report")
         same = counted(made.same, "other report", "is", "are")
         lines = [
@@ -238,30 +256,38 @@ async def _corrections(call: Call) -> Response:
             *made.lines,
             *[f"{same} on record as in your table, and stays."] * (made.same == 1),
             *[f"{same} on record as in your table, and stay."] * (made.same > 1),
+            *(await still_open(call, made.right)),
             *(await consequences(call, made.relearns, len(made.reports))),
         ]
         return Sheet(
             f"Correct {what}?",
             f"Correct {what}",
             lines,
-            warnings=made.left_out,
+            warnings=[*made.left_out, *made.unplanned],
             back="/corrections",
             hint="for example: query 17, answered by the sites",
             bound=[*made.lines, *made.left_out],
         )
 
-    def done(*_: Any) -> tuple[str, str]:
-        return "/tickets", f"{counted(len(changes.reports), 'report', 'is', 'are')} corrected."
+    def done(_: Any, made: Sheet) -> tuple[str, str]:
+        said = f"{counted(len(changes.reports), 'report', 'is', 'are')} corrected."
+        gone = [line.partition(" is left out,")[0] for line in changes.left_out]
+        if gone:
+            what = counted(len(gone), "other", "was", "were")
+            said += f" {what} left out, because somebody changed them meanwhile: {few(gone)}."
+        still = [line for line in made.lines if "stays in the list" in line]
+        return "/tickets", " ".join([said, *still[:_MOST_STILL]])
 
     return await two_steps(call, "amend_many", given, sheet, done)
 
 
-def _changes(ledger: Reading, text: str) -> Changes:
+def _changes(call: Call, text: str) -> Changes:
     """What a table changes. A report that changed after the table was made is left out."""
-    terms, found = ledger.terms, Changes([], [], [], 0, relearns=False)
-    same, relearns, values = 0, False, 0
+    ledger = call.service.ledger
+    terms, found = ledger.terms, Changes([], [], [], [], [], 0, relearns=False)
+    same, relearns, values, wrong = 0, False, 0, list[str]()
     for one in read_table(ledger, text):
-        known, old, new, seen = one
+        known, old, new, seen, _ = one
         name = f"{known.site}, {known.request}"
         changes = new.differences(old, terms, is_new=known.status in LOST)
         if not changes:
@@ -275,11 +301,16 @@ def _changes(ledger: Reading, text: str) -> Changes:
             report = {"ticket": known.ticket} | new.given(terms)
             relearns |= ledger.require_correction(**report)
         except (RefusedError, LedgerError) as error:
-            raise RefusedError(422, f"{name}: {as_refusal(error).says}") from None
+            wrong.append(f"line {one.line}, {name}: {as_refusal(error).says.rstrip('.')}")
+            continue
         values += len(changes)
         said = "; ".join(change.rstrip(".") for change in changes)
         found.lines.append(f"{name}: {said}.")
         found.reports.append(report)
+        found.right.append((known, new))
+        found.unplanned.extend(f"{name}, {one}" for one in not_planned(call, known, new, old))
+    if wrong:
+        raise RefusedError(422, few(wrong))
     _require_fit(found, values)
     return found._replace(same=same, relearns=relearns)
 

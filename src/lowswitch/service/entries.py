@@ -90,11 +90,8 @@ class Entry(NamedTuple):
                 lacks = words[filled.index(False)]
                 return f"{line['step']} has no {lacks}; fill in the whole line, or none of it"
             is_over = not all(filled)
-            if filled[2] and not _is_number(line["reward"]):
-                return (
-                    f"{line['step']}: {line['reward']!r} is not a number; write a point before"
-                    " decimals, such as 1.5"
-                )
+            if filled[2] and (why := reward_error(terms, line["reward"])):
+                return f"{line['step']}: {why}"
         if self.ended not in display.ENDINGS:
             return f"choose how it ended: {', '.join(display.ENDINGS)}"
         seen = sum(map(bool, self.rewards))
@@ -123,6 +120,16 @@ class Entry(NamedTuple):
         if is_new or self.ended != old.ended:
             found.append(f"How it ended: {before}{display.ENDINGS[self.ended]}.")
         return found
+
+
+def reward_error(terms: Terms, text: str) -> str:
+    """Why a text cannot be what a site reports after a step; empty if it can."""
+    if not _is_number(text):
+        return f"{text!r} is not a number; write a point before decimals, such as 1.5"
+    low, high = terms.rewards
+    if not low <= float(text) <= high:
+        return f"{terms.word('reward')} must lie between {low:g} and {high:g}, and {text} does not"
+    return ""
 
 
 def spelled(terms: Terms, column: str, text: str) -> str:

@@ -12,15 +12,19 @@ import itertools
 import json
 import math
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from lowswitch.ledger import Ledger
-from lowswitch.ledger.events import KINDS, OPERATOR, Kind, makes_version
+from lowswitch.ledger.events import KINDS, OPERATOR, Kind, canonical, makes_version
 from lowswitch.ledger.views import payload_of
-from lowswitch.service.doubts import Seen
+from lowswitch.service.doubts import Plan, Seen
 
 _PIECE = 2000  # events that are read at once
+_PLANS = 50  # versions whose plans are kept, the newest ones
 _PATIENCE = 0.5  # seconds to wait for another thread that reads
 
 
@@ -95,6 +99,7 @@ class Journal:
     """The story of a run so far."""
 
     reader: Ledger
+    policy_of: Callable[[int], Any] | None = None  # of a version; without it no plan is known
     seq: int = 0  # of the last event that was read
     issued: int = 0  # tickets so far
     marks: list[Mark] = field(default_factory=list)
@@ -104,6 +109,9 @@ class Journal:
     contradicted: dict[int, str] = field(default_factory=dict)  # reports not settled since: when
     doubted: dict[int, tuple[str, list[str]]] = field(default_factory=dict)  # when, and why
     seen: Seen = field(default_factory=Seen)  # in the reports so far
+    forbidden: set[tuple[int, int, int]] = field(default_factory=set)  # by vetoes, not lifted
+    _sent: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)  # contradicting reports
+    _given: dict[int, np.ndarray] = field(default_factory=dict)  # [H, S, A]  by version; see Plan
     _in_trial: frozenset[tuple[int, int]] = frozenset()  # where the last proposal leaves a protocol
     _proposed: int = 0  # rows of the last proposal
     _version: int = 0  # the last one that was made
@@ -160,21 +168,27 @@ class Journal:
             self._doubt(payload, time)
         elif kind == "amended":
             self._amend(payload)
-            self.seen.add(payload, self.reader.terms, ())
-            self.contradicted.pop(payload["number"], None)
-            self.doubted.pop(payload["number"], None)
+            if self.doubted.pop(payload["number"], None) is not None:
+                self._doubt(payload, time)  # perhaps something else was corrected
+            else:
+                self.seen.add(payload, self.reader.terms, ())
+            if _report(payload) in self._sent.get(payload["number"], ()):
+                self._agree(payload["number"])
         elif kind == "dismissed" and payload.get("unlikely"):
             if self.doubted.pop(payload["number"], None) is not None:
                 report = self.reader.store.ticket_numbered(payload["number"]).report
                 assert report is not None  # or nothing in it was doubted
                 right = payload_of(*self.reader.store.event(report))
-                self.seen.vouch(right, self.reader.terms)
+                self.seen.vouch(right, self.reader.terms, self.plan(payload["number"]))
         elif kind == "dismissed":
-            self.contradicted.pop(payload["number"], None)
+            self._agree(payload["number"])
         elif kind == "conflict":
             self.contradicted[payload["number"]] = time
+            self._sent.setdefault(payload["number"], []).append(_report(payload))
+        self._veto(kind, payload)
         known = KINDS.get(kind, Kind())  # whether there is such a kind is for `verify` to say
         self._version += makes_version(kind, payload)
+        self._plan_version(self._version)
         if known.verb:
             facts = _facts(kind, payload)
             if kind == "proposed":
@@ -189,10 +203,45 @@ class Journal:
 
     def _doubt(self, report: dict[str, Any], time: str) -> None:
         """Note what is unlikely in a report, and count the rest as seen."""
+        terms, plan = self.reader.terms, self.plan(report["number"])
+        if unlikely := self.seen.unlikely(report, terms, plan):
+            self.doubted[report["number"]] = time, self.seen.words(report, terms, plan)
+        self.seen.add(report, terms, unlikely, plan)
+
+    def _agree(self, number: int) -> None:
+        """Note that no report contradicts the one of a ticket any more."""
+        self.contradicted.pop(number, None)
+        self._sent.pop(number, None)
+
+    def _veto(self, kind: str, payload: dict[str, Any]) -> None:
+        """Note which actions are forbidden, or allowed again."""
+        if kind not in ("vetoed", "lifted", "rejected") or not payload.get("actions"):
+            return
+        places = {(h, x, a) for h, x in payload["rows"] for a in payload["actions"]}
+        if kind == "lifted":
+            self.forbidden -= places
+        elif kind == "vetoed" or payload.get("forever"):
+            self.forbidden |= places
+
+    def plan(self, number: int) -> Plan | None:
+        """What the version of a ticket gives; None with features, or where it is not known yet."""
+        version = self._version_of(number)
+        given = self._given.get(version) if number <= self.issued else None
+        return None if given is None else Plan(version, given, self.forbidden)
+
+    def _plan_version(self, version: int) -> None:
+        """Look up what a new version gives in each row."""
         terms = self.reader.terms
-        if unlikely := self.seen.unlikely(report, terms):
-            self.doubted[report["number"]] = time, self.seen.words(report, terms)
-        self.seen.add(report, terms, unlikely)
+        if self.policy_of is None or not terms.has_rows or version in self._given or not version:
+            return
+        policy = self.policy_of(version)
+        H, S = policy.shape[1:]
+        given = np.zeros((H, S, terms.actions), dtype=bool)
+        for table in policy:
+            given[np.arange(H)[:, None], np.arange(S)[None], table] = True
+        self._given[version] = given
+        if len(self._given) > _PLANS:
+            del self._given[min(self._given)]
 
     def _trial_rows(self, decision: dict[str, Any]) -> list[list[int]]:
         """The rows of a decision in which only the trial of the last proposal differs."""
@@ -294,6 +343,11 @@ def _in_trial(rows: list[dict[str, Any]]) -> frozenset[tuple[int, int]]:
     """The proposed rows whose first policy, which may be a protocol, does not change."""
     tables = [row for row in rows if "from" in row]
     return frozenset((r["step"], r["state"]) for r in tables if r["from"][0] == r["to"][0])
+
+
+def _report(payload: dict[str, Any]) -> tuple[Any, ...]:
+    """What a report says, without the probabilities of its actions."""
+    return tuple(canonical(payload[name]) for name in ("states", "actions", "rewards", "ended"))
 
 
 def _return(payload: dict[str, Any]) -> float:

@@ -229,7 +229,7 @@ def _todo_of_operator(call: Call, known: Known, unfit: int) -> list[tuple[str, s
         said = f"{counted(contradicted, 'report', 'was', 'were')} contradicted by a later one."
         found.append((said, "/tickets#contradicting", "Compare them"))
     if doubted := len(call.service.journal.doubted):
-        said = f"{counted(doubted, 'report', 'is', 'are')} unlikely, by everything reported before."
+        said = f"{counted(doubted, 'report', 'is', 'are')} unlikely or not as planned."
         found.append((said, "/tickets#unlikely", "Ask the site"))
     if unfit:
         said = f"{counted(unfit, 'report', 'was', 'were')} refused and not sent again."
