@@ -970,6 +970,50 @@ def test_what_follows_from_revoking_a_needed_reviewer_is_said_before(ward):
     assert "After this" not in ward.post("/tokens/revoke", session, id=third)[2].decode()
 
 
+def test_a_pause_says_what_it_stops_and_that_it_cannot_be_undone(ward):
+    session, ledger = ward.login("operator"), ward.ledger
+    stops = (
+        "no patient can be enrolled, no report can be sent, settled or corrected, and no change"
+        " can be approved, postponed or allowed again"
+    )
+    says = "2 reviewers must agree in this run, and only 1 reviewer has a working token"
+    for path in ("/", "/freeze"):
+        page = html.unescape(ward.page(path, session)[1])
+        assert f"Until the run resumes, {stops}" in page
+        assert f'<p class="warn">{says}' in page
+        assert "back to an earlier version" not in page
+        assert "put an earlier version back" not in page
+    told(ward, actions=["drug"] * 3)
+    page = html.unescape(ward.page("/", ward.login("auditor"))[1])
+    assert "A reviewer or an operator can pause it; your role is auditor." in page
+    ward.post("/freeze", session, reason="an alarm")
+    page = html.unescape(ward.page("/", session)[1])
+    assert f"Until the run resumes, {stops}." in page
+    with pytest.raises(LedgerError, match=stops):
+        ledger.ask("north", "p2")
+    sheet = html.unescape(ward.post("/thaw", session)[2].decode())
+    assert "So this cannot take effect until another reviewer has one." in sheet
+    assert ">Ask to resume the run</button>" in sheet
+    ward.access.create(name="Dr Roth", role="reviewer", days=1)
+    sheet = html.unescape(ward.post("/thaw", session)[2].decode())
+    assert "cannot take effect" not in sheet
+    assert says not in html.unescape(ward.page("/", session)[1])
+
+
+def test_the_reports_of_sites_add_up_to_those_learned(ward):
+    session = ward.login("operator")
+    told(ward, "p1")
+    late, never = lost(ward, "p2"), ward.ledger.ask("south", "p3").ticket
+    ward.ledger.missing(never, "moved", by="office")
+    ward.post("/late", session, ticket=late, reason="they came", **SURE)
+    ward.ledger.amend(never, **ILL, reason="by post", by="office")
+    ward.ledger.amend(never, **ILL | {"rewards": [0, 0, 0]}, reason="typing error", by="office")
+    page = ward.page("/", session)[1]
+    sites = re.findall(r'<th scope="row">(\w+)</th><td class="n">(\d+)</td>', page)
+    assert [one for one in sites if one[0] in ("north", "south")] == [("north", "2"), ("south", "1")]
+    assert ward.ledger.status().learned == 3
+
+
 # ---- asking again --------------------------------------------------------------------------------
 
 

@@ -167,7 +167,7 @@ class Journal:
             site.reports, site.last = site.reports + 1, time
             self._doubt(payload, time)
         elif kind == "amended":
-            self._amend(payload)
+            self._amend(payload, time)
             if self.doubted.pop(payload["number"], None) is not None:
                 self._doubt(payload, time)  # perhaps something else was corrected
             else:
@@ -251,17 +251,21 @@ class Journal:
         """The version of a ticket."""
         return bisect.bisect_right(self._firsts, number)
 
-    def _amend(self, payload: dict[str, Any]) -> None:
+    def _amend(self, payload: dict[str, Any], time: str) -> None:
         """Remove the corrected report and add the right one."""
         version, instead = self._version_of(payload["number"]), payload.get("instead")
-        site = self.reader.store.ticket_numbered(payload["number"]).site
+        site, is_new = self.reader.store.ticket_numbered(payload["number"]).site, True
         kept = self.returns.setdefault(version, Returns())
-        both = (kept, self.sites.setdefault(site, Site()).of(version))
+        its = self.sites.setdefault(site, Site())
+        both = (kept, its.of(version))
         if instead is not None:
             before = payload_of(*self.reader.store.event(instead))
-            if before["ended"] != "missing":
+            is_new = before["ended"] == "missing"
+            if not is_new:
                 for returns in both:
                     returns.add(_return(before), -1)
+        its.reports += is_new  # late, or entered by the office
+        its.last = its.last or time
         for returns in both:
             returns.add(_return(payload))
 
@@ -280,6 +284,12 @@ class Journal:
         """The operator who last decided or requested something; empty if none has."""
         names = (mark.actor for mark in reversed(self.marks) if mark.role == OPERATOR)
         return next(names, "")
+
+    @property
+    def quorum(self) -> int:
+        """How many reviewers must agree, when the last event was read."""
+        changed = (mark.facts["quorum"] for mark in reversed(self.marks) if mark.kind == "quorum")
+        return next(changed, self.reader.terms.quorum)
 
     @property
     def frozen(self) -> bool:

@@ -168,6 +168,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         proposal=view,
         offer=proposals.headline(known, view) if view else None,
         held=holds.facts(known),
+        short=people.stuck(service.access, now(), run.quorum),
         todo=_todo(call, known, len(unfit)),
         parts=parts,
         bar=figures.shares(parts),
@@ -250,7 +251,8 @@ def _todo_of_reviewer(name: str, known: Known) -> list[tuple[str, str, str]]:
     if known.view is None or known.run.frozen:
         return found
     if any("proposal" in one.decision for one in mine):
-        said = "You decided on the pending proposal; another reviewer must agree."
+        more = max(one.needed for one in mine if "proposal" in one.decision)
+        said = f"You decided on the pending proposal; {counted(more, 'more reviewer')} must agree."
         return [*found, (said, "/proposal", "Read it again")]
     return [*found, ("A proposal waits for the board.", "/proposal", "Read it and decide")]
 
@@ -293,6 +295,7 @@ async def _freeze_form(call: Call, wrong: str = "", code: int = 200) -> Response
     said, session.said = session.said, ""
     facts = {"terms": service.ledger.terms, "note": service.note, "form": session.form}
     facts |= {"said": said, "wrong": wrong, "kept": call.field("reason")}
+    facts |= {"short": people.stuck(service.access, now(), service.journal.quorum)}
     facts |= {"stopped": service.engine.stopped, "frozen": service.journal.frozen}
     html = templates().get_template("freeze.html").render(facts, is_out=service.meter.is_out)
     return HTMLResponse(html, code)

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger.events import canonical
+from lowswitch.ledger.views import while_paused
 from lowswitch.service import display, phrases
 from lowswitch.service.app import Call, Service, attempt
 from lowswitch.service.bodies import RefusedError
@@ -38,6 +39,7 @@ def templates() -> jinja2.Environment:
         "said": display.whole_sentence,
         "numbers": display.numbers,
     }
+    filters |= {"while_paused": while_paused}
     filters |= {"label": phrases.LABELS.get, "meaning": phrases.meaning, "per": phrases.per}
     return made(HERE / "templates", filters)
 

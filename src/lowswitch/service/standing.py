@@ -133,8 +133,9 @@ def _beside(
     if _same(kind, decision, request):
         if request.by == known.me:
             return (
-                f"You already asked for exactly this ({request.decision['reason']}), and another"
-                " reviewer must agree. If you confirm, only your reason changes."
+                f"You already asked for exactly this ({request.decision['reason']}), and"
+                f" {counted(request.needed, 'more reviewer')} must agree. If you confirm, only your"
+                " reason changes."
             )
         return (
             f"{request.by} already asks for exactly this. Go back and agree to that request: this"
