@@ -317,12 +317,12 @@ def test_a_report_that_the_server_refuses_is_shown_to_the_office(ward):
         with pytest.raises(LedgerError, match="outside"):
             client.tell(ticket, **ILL | {"rewards": [1, 2, 7]})
         page = ward.page("/tickets", session)[1]
-        assert "<h2>Refused reports</h2>" in page
-        assert "The reward 7 is outside of the declared range [0, 4]" in page
-        assert "1 report was refused and not sent again." in ward.page("/", session)[1]
+        assert "<h2>Reports that cannot be right</h2>" in page
+        assert "Good weeks: 7 is outside of the declared range [0, 4]" in page
+        assert "1 report cannot be right, and no other came since." in ward.page("/", session)[1]
         client.tell(ticket, **ILL)
-    assert "Refused reports" not in ward.page("/tickets", session)[1]
-    assert "refused" not in ward.page("/", session)[1]
+    assert "Reports that cannot be right" not in ward.page("/tickets", session)[1]
+    assert "cannot be right" not in ward.page("/", session)[1]
 
 
 def test_an_unlikely_report_is_learned_and_the_site_and_the_office_are_warned(ward):
@@ -849,6 +849,44 @@ def test_a_filtered_audit_says_so_on_paper(ward):
     ) in page[1]
 
 
+def test_the_list_of_the_audit_is_downloaded_in_its_words(ward):
+    session, ticket = ward.login("auditor"), told(ward, "=p1")
+    late = lost(ward, "p2")
+    asked = ward.ledger.forbid([(0, 0)], ["drug"], by="Dr Vega", reason="harm")
+    ward.ledger.decline(asked.number, by="Dr Vega", reason="a mistake")
+    asked = ward.ledger.forbid([(0, 1)], ["drug"], by="Dr Vega", reason="harm")
+    ward.ledger.decline(asked.number, by="Dr Roth", reason="no")
+
+    def table(query):
+        status, text = ward.page(f"/audit.csv?{query}", session)
+        assert status == 200
+        return list(csv.DictReader(io.StringIO(text)))
+
+    first = table("kind=told")[0]
+    assert (first["who"], first["kind"], first["number"]) == ("north", "reported", "3")
+    assert first["what"].startswith("patient 1: north, =p1; findings: ill, ill, ill; treatments:")
+    assert first["hash"] == ward.ledger.store.event(3)[2]
+    assert [one["kind"] for one in table("kind=declined")] == [
+        "request turned down",
+        "request withdrawn",
+    ]
+    page = html.unescape(ward.page("/audit?kind=declined", session)[1])
+    assert "<strong>request withdrawn</strong>" in page
+    assert "declined a request" not in page
+    assert 'href="/audit.csv?kind=declined"' in page
+    assert [one["kind"] for one in table("kind=refused")] == ["report came too late"]
+    assert [one["who"] for one in table("person=office&since=2026-01-01")] == ["office"]
+    assert len(table("")) == ward.ledger.status().events
+    assert {"login", "token made"} <= {one["kind"] for one in table("kind=access")}
+    assert "lowswitch ledger verify events.jsonl" in ward.page("/audit", session)[1]
+    assert ward.page("/audit.csv?since=yesterday", session)[0] == 422
+    assert ward.page("/audit.csv?kind=access", ward.login("reviewer"))[0] == 400
+    rows = ward.page("/tickets.csv?status=refused", session)[1]
+    assert f"{late},2,north,p2," in rows
+    assert ",came too late," in rows
+    assert ticket not in rows
+
+
 def test_no_page_says_childs(tmp_path):
     ward = WARD | {"words": WARD["words"] | {"episode": "child", "state": "diagnosis"}}
     with Served(tmp_path, **ward) as served:
@@ -909,7 +947,7 @@ def test_a_refused_report_is_shown_before_its_ticket_is_declared_missing(ward):
     page = html.unescape(body.decode())
     assert (status, "no longer what you read" in page) == (409, True)
     assert "The site did send a report of p1, on 20" in page
-    assert "It was refused: The reward 7 is outside of the declared range [0, 4]" in page
+    assert "It cannot be right: Good weeks: 7 is outside of the declared range [0, 4]" in page
     assert (
         "That report said: week 0 ill, drug, 1; week 4 well, drug, 2; week 12 ill, drug, 7." in page
     )
@@ -1010,7 +1048,10 @@ def test_the_reports_of_sites_add_up_to_those_learned(ward):
     ward.ledger.amend(never, **ILL | {"rewards": [0, 0, 0]}, reason="typing error", by="office")
     page = ward.page("/", session)[1]
     sites = re.findall(r'<th scope="row">(\w+)</th><td class="n">(\d+)</td>', page)
-    assert [one for one in sites if one[0] in ("north", "south")] == [("north", "2"), ("south", "1")]
+    assert [one for one in sites if one[0] in ("north", "south")] == [
+        ("north", "2"),
+        ("south", "1"),
+    ]
     assert ward.ledger.status().learned == 3
 
 

@@ -77,7 +77,9 @@ async def _amend_form(
                 "made": made,
                 "lines": sent.lines(steps),
                 "ended": display.ENDINGS[sent.ended],
-                "differs": sent.differences(Entry.of(report, len(steps)), ledger.terms, is_new=False)
+                "differs": sent.differences(
+                    Entry.of(report, len(steps)), ledger.terms, is_new=False
+                )
                 if known.status not in LOST
                 else [],
             }
@@ -219,8 +221,8 @@ def _still_open(call: Call, some: Sequence[tuple[StoredTicket, Entry]]) -> list[
                 found.append(f"This is what {ticket.site} sent later, so nothing contradicts it.")
             else:
                 found.append(
-                    f"The report of {name} stays in the list of contradicting reports: the other one"
-                    f" that {ticket.site} sent says something else still. If that is settled,"
+                    f"The report of {name} stays in the list of contradicting reports: the other"
+                    f" one that {ticket.site} sent says something else still. If that is settled,"
                     " dismiss it there."
                 )
         if ticket.number in journal.doubted and _is_doubtful(call, ticket, entry):

@@ -129,7 +129,9 @@ def _read_lines(ledger: Reading, rows: Lines) -> list[Line]:
             many = f"fits {len(fits)} {plural(case)}; add the site or the ticket"
             wrong.append(f"line {number}: {why or f'{some[0]!r} {many}'}")
         elif fits[0].status == OPEN:
-            wrong.append(f"line {number}: the report of {some[-1]} is open, and its site can send it")
+            wrong.append(
+                f"line {number}: the report of {some[-1]} is open, and its site can send it"
+            )
         elif step and step not in steps:
             wrong.append(f"line {number}: there is no {terms.word('step')} {step!r}")
         elif not step and any(values[part] for part in COLUMNS):

@@ -604,6 +604,14 @@ def newest_of(found: Sequence[Sequence[Event]], most: int) -> list[Event]:
     return merged[:most]
 
 
+def event_word(event: Event, who_asked: dict[int, str]) -> str:
+    """What the audit calls an event; who_asked: for each request, by its event."""
+    if event.kind != "declined":
+        return kind_word(event.kind)
+    own = who_asked.get(event.payload["motion"]) == event.actor
+    return "request withdrawn" if own else "request turned down"
+
+
 def event_words(
     terms: Terms,
     laws: Laws,
@@ -629,7 +637,7 @@ def event_words(
         return [*said, f"reason: {payload['reason']}"] if "reason" in payload else said
     found = list[str]()
     version = payload.get("version", 0)
-    if KINDS.get(event.kind) and KINDS[event.kind].is_decision:
+    if KINDS.get(event.kind) and KINDS[event.kind].is_decision and event.kind != "declined":
         found.append(decision_words(terms, event.kind, payload, laws))
     if makes_version(event.kind, payload) and 1 < version <= len(laws.tables):
         lines, changed = laws.lines(terms, version), laws.words(version)

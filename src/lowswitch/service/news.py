@@ -72,9 +72,7 @@ def _why(
 ) -> list[str]:
     """What happened since the earlier proposal, newest last."""
     found = [
-        _did(known, mark, old)
-        for mark in marks
-        if _leads(mark) and not KINDS[mark.kind].has_report
+        _did(known, mark, old) for mark in marks if _leads(mark) and not KINDS[mark.kind].has_report
     ]
     rest = len(found) - _MOST_EVENTS
     found = [f"{counted(rest, 'earlier event')}"] * (rest > 0) + found[-_MOST_EVENTS:]

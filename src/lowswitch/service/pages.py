@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from lowswitch.ledger.events import KINDS
+from lowswitch.ledger import Ledger
+from lowswitch.ledger.events import KINDS, Event
+from lowswitch.ledger.exports import cells, harmless
 from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.reading import version_named
 from lowswitch.service import (
@@ -61,6 +64,7 @@ from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import counted
 
+_MOST_ACCESS = 10**6  # events of access in a table
 _DAYS = (("From day", "since"), ("To day", "until"))  # in the filter of the audit
 
 # ---- logging in ----------------------------------------------------------------------------------
@@ -187,7 +191,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
 def _todo(call: Call, known: Known, unfit: int) -> list[tuple[str, str, str]]:
     """What the person who is logged in can do next: a sentence, a page and the words of a link.
 
-    unfit: how many refused reports wait for a right one.
+    unfit: how many reports that cannot be right wait for a right one.
     """
     assert call.token is not None
     role, found = call.token.role, list[tuple[str, str, str]]()
@@ -233,7 +237,7 @@ def _todo_of_operator(call: Call, known: Known, unfit: int) -> list[tuple[str, s
         said = f"{counted(doubted, 'report', 'is', 'are')} unlikely or not as planned."
         found.append((said, "/tickets#unlikely", "Ask the site"))
     if unfit:
-        said = f"{counted(unfit, 'report', 'was', 'were')} refused and not sent again."
+        said = f"{counted(unfit, 'report')} cannot be right, and no other came since."
         found.append((said, "/tickets#unfit", "See why"))
     if known.view is None and run.may_ask:
         found.append(("No proposal is pending.", "/proposal", "Ask for one when the board meets"))
@@ -449,57 +453,40 @@ async def timeline(call: Call) -> Response:
 # ---- 4: audit ------------------------------------------------------------------------------------
 
 
+_FILTER = ("kind", "search", "before", "person", "since", "until")  # of the audit
+
+
 async def audit(call: Call) -> Response:
     """Events to filter, verify and export, and the difference between any two versions."""
     service = call.service
-    asked = query(call.request, "kind", "search", "before", "person", "since", "until")
+    asked = query(call.request, *_FILTER)
     kind, words = asked.get("kind", ""), asked.get("search", "")
     before = count(asked, "before", 0, 10**17) or None
-    assert call.token is not None
-    sees_access = call.token.role in (table.OPERATOR, table.AUDITOR)
-    groups = (display.DECISIONS, *[display.ACCESS] * sees_access)
-    if kind not in ("", *groups, *KINDS):
-        raise RefusedError(400, f"there is no such kind of event; there are {', '.join(KINDS)}")
-    kinds = display.kinds_of(kind)
+    sees_access = _require_kind(call, kind)
     wanted, wrong = _wanted(asked)
+    await catch_up(call)
+    said_of = await _words_of_events(call)
 
-    def read() -> tuple[list[Any], int | None, Any, list[Any]]:
+    def read() -> tuple[list[Any], int | None, list[Any]]:
         entries = list[Any]()
         if wrong:
-            return [], None, ({}, {}), entries
+            return [], None, entries
         if sees_access and kind in ("", display.ACCESS):
             entries = access_log.lines(service.access, wanted, words, whole=bool(kind))
         if kind == display.ACCESS:
-            return [], None, ({}, {}), entries
+            return [], None, entries
         with service.reading() as reader:
-            found, rest = wanted.of(
-                lambda some, end: display.newest_of(
-                    [reader.newest(some, before=end, kind=one, containing=words) for one in kinds],
-                    some,
-                ),
-                before,
-            )
-            return found, rest, reader.about(found), entries
+            found, rest = _page_of(reader, wanted, kind, words, before)
+            return said_of(reader, found), rest, entries
 
-    events, more, about, entries = await asyncio.to_thread(read)
-    laws = await service.engine.call(lambda: display.laws_of(service.ledger))
-    await catch_up(call)
-    marks, terms = service.journal.decisions(), service.ledger.terms
-    asked_for = display.wishes(terms, service.journal.marks)
-    in_trial = {mark.seq: mark.facts.get("in_trial", ()) for mark in marks}
+    events, more, entries = await asyncio.to_thread(read)
     return await show(
         call,
         "audit.html",
         "audit",
         422 if wrong else 200,
         wrong=wrong,
-        events=[
-            (
-                one,
-                display.event_words(terms, laws, one, in_trial.get(one.seq, ()), asked_for, about),
-            )
-            for one in events
-        ],
+        events=events,
         kinds=KINDS,
         entries=entries,
         sees_access=sees_access,
@@ -510,6 +497,89 @@ async def audit(call: Call) -> Response:
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
     )
+
+
+def _require_kind(call: Call, kind: str) -> bool:
+    """Refuse a kind of events that does not exist; return whether the person sees access."""
+    assert call.token is not None
+    sees_access = call.token.role in (table.OPERATOR, table.AUDITOR)
+    groups = (display.DECISIONS, *[display.ACCESS] * sees_access)
+    if kind not in ("", *groups, *KINDS):
+        raise RefusedError(400, f"there is no such kind of event; there are {', '.join(KINDS)}")
+    return sees_access
+
+
+def _page_of(
+    reader: Ledger, wanted: display.Wanted, kind: str, words: str, before: int | None
+) -> tuple[list[Event], int | None]:
+    """The newest events that fit a filter, and the event before which to go on."""
+
+    def read(some: int, end: int | None) -> list[Event]:
+        found = [
+            reader.newest(some, before=end, kind=one, containing=words)
+            for one in display.kinds_of(kind)
+        ]
+        return display.newest_of(found, some)
+
+    return wanted.of(read, before)
+
+
+async def _words_of_events(
+    call: Call,
+) -> Callable[[Ledger, list[Event]], list[tuple[Event, str, list[str]]]]:
+    """A function that tells events with the pages' words for them, and what they say."""
+    ledger, journal = call.service.ledger, call.service.journal
+    laws = await call.service.engine.call(lambda: display.laws_of(ledger))
+    asked_for = display.wishes(ledger.terms, journal.marks)
+    who_asked = {mark.seq: mark.actor for mark in journal.marks if mark.kind == "requested"}
+    in_trial = {mark.seq: mark.facts.get("in_trial", ()) for mark in journal.decisions()}
+
+    def said_of(reader: Ledger, found: list[Event]) -> list[tuple[Event, str, list[str]]]:
+        about, terms = reader.about(found), ledger.terms
+        return [
+            (
+                one,
+                display.event_word(one, who_asked),
+                display.event_words(terms, laws, one, in_trial.get(one.seq, ()), asked_for, about),
+            )
+            for one in found
+        ]
+
+    return said_of
+
+
+async def audit_list(call: Call) -> Response:
+    """All events that fit the filter of the audit, in its words, as a table for a spreadsheet."""
+    asked = query(call.request, *_FILTER)
+    kind, words, access = asked.get("kind", ""), asked.get("search", ""), call.service.access
+    _require_kind(call, kind)
+    wanted, wrong = _wanted(asked)
+    if wrong:
+        raise RefusedError(422, wrong)
+    await catch_up(call)
+    said_of = await _words_of_events(call)
+
+    def lines(reader: Ledger) -> Iterator[str]:
+        yield cells(["number", "time (UTC)", "who", "role", "kind", "what", "hash"])
+        if kind == display.ACCESS:
+            for one in access_log.lines(access, wanted, words, whole=True, most=_MOST_ACCESS):
+                yield _audit_line(one.event, one.word, [one.said])
+            return
+        rest = count(asked, "before", 0, 10**17) or None
+        while True:
+            found, rest = _page_of(reader, wanted, kind, words, rest)
+            for event, word, said in said_of(reader, found):
+                yield _audit_line(event, word, said)
+            if rest is None:
+                return
+
+    return api.download(call, f"audit{'-' if kind else ''}{kind}.csv", lines)
+
+
+def _audit_line(event: Event, word: str, said: list[str]) -> str:
+    """An event as a line of a table."""
+    time, who = event.time[:19].replace("T", " "), harmless(event.actor)
+    return cells([event.seq, time, who, event.role, word, harmless("; ".join(said)), event.hash])
 
 
 def _wanted(asked: dict[str, str]) -> tuple[display.Wanted, str]:

@@ -167,9 +167,10 @@ async def ticket_list(call: Call) -> Response:
                 if event is not None:
                     reason = harmless(event.payload.get("reason", ""))
                     why = [event.time, harmless(event.actor), reason]
-                yield cells([one.ticket, one.number, *named, one.asked, one.status, *why])
+                yield cells([one.ticket, one.number, *named, one.asked, _TABS[one.status], *why])
 
-    return download(call, f"reports-{'found' if search else status}.csv", lines)
+    name = "found" if search else _TABS[status].replace(" ", "-")
+    return download(call, f"reports-{name}.csv", lines)
 
 
 # ---- reports that will never come ----------------------------------------------------------------
@@ -230,7 +231,9 @@ async def _missing(call: Call) -> Response:
 
     async def sheet() -> Sheet:
         sheet = await call.service.engine.call(lambda: _missing_sheet(call, found))
-        return sheet._replace(lines=[*said[:1], *sheet.lines], warnings=[*said[1:], *sheet.warnings])
+        return sheet._replace(
+            lines=[*said[:1], *sheet.lines], warnings=[*said[1:], *sheet.warnings]
+        )
 
     def done(left_out: list[str], _: Sheet) -> tuple[str, str]:
         what = counted(len(chosen) - len(left_out), "report", "is", "are")
@@ -322,7 +325,7 @@ def _sent_words(ledger: Reading, ticket: StoredTicket, refusal: Refusal) -> str:
     """That a site sent a report of an open ticket which was refused, and what it said."""
     said = [
         f"{ticket.site} did send a report of {ticket.request}, on {display.clock(refusal.time)}. It"
-        f" was refused: {display.whole_sentence(refusal.says)}"
+        f" cannot be right: {display.whole_sentence(refusal.says)}"
     ]
     if shown := sent_words(ledger.terms, refusal.sent):
         said.append(f"That report said: {shown}.")
@@ -343,8 +346,8 @@ def one_each(named: Found, case: str) -> list[str]:
         if len(found) > 1:
             several = few([f"{one.site}, {one.request}: number {one.number:,}" for one in found])
             raise LedgerError(
-                f"{name!r} fits several {plural(case)} ({several}); add a column “site”, or give the"
-                " ticket"
+                f"{name!r} fits several {plural(case)} ({several}); add a column “site”, or give"
+                " the ticket"
             )
     return [found[0].ticket for found in named.called.values()]
 
