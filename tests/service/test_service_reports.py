@@ -563,6 +563,22 @@ def test_the_next_tickets_are_selected_with_the_first_ones(ward):
     assert f'type="checkbox" name="ticket" value="{tickets[200]}"' in page
 
 
+def test_names_that_look_the_same_are_pointed_out(ward):
+    session = ward.login("operator")
+    ward.ledger.ask_many("north", ["p1", "p2", "late-1"])
+    ward.ledger.ask("south", "Late-1")  # at another site it is another patient
+    assert "Names that look the same" not in ward.page("/tickets", session)[1]
+    ward.ledger.ask_many("north", ["late-1 ", "Late-1"])
+    page = ward.page("/tickets", session)[1]
+    card = re.search('id="alike">.*?</section>', page)[0]
+    assert re.findall("“(.*?)”</a> .number (.*?).(?:,|<)", card) == [
+        ("late-1", "3"),
+        ("late-1 ", "5"),
+        ("Late-1", "6"),
+    ]
+    assert "south" not in card
+
+
 def test_open_reports_are_counted_for_each_site(ward):
     session = ward.login("operator")
     ward.ledger.ask_many("north", ["p1", "p2"])

@@ -93,6 +93,7 @@ class Service:
     refusals: Refusals = field(default_factory=Refusals)
     # the events of the proposal that each person saw last, and of the one before it
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    alike: tuple[int, list[Any]] = (0, [])  # tickets so far, and those with nearly the same names
     verifying: asyncio.Task[Any] | None = None
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ _STEPS, _RARE = 200, 0.05  # steps reported before, and the share of them that d
 Place = tuple[int, int, int]  # step, state, action
 
 
-class Plan(NamedTuple):
+class VersionPlan(NamedTuple):
     """What a version gives, and what is forbidden when a report of it comes."""
 
     version: int
@@ -53,7 +53,7 @@ class Seen:
         payload: dict[str, Any],
         terms: Terms,
         unlikely: Sequence[tuple[int, str]],
-        plan: Plan | None = None,
+        plan: VersionPlan | None = None,
     ) -> None:
         """Count a report, except for what is unlikely in it."""
         for h, pair in enumerate(_pairs(payload, terms)):
@@ -69,7 +69,7 @@ class Seen:
             self.steps += len(places)
             self.departed += sum(not plan.given[place] for place in places)
 
-    def vouch(self, payload: dict[str, Any], terms: Terms, plan: Plan | None = None) -> None:
+    def vouch(self, payload: dict[str, Any], terms: Terms, plan: VersionPlan | None = None) -> None:
         """Count what is unlikely in a report that was found to be right."""
         pairs, places = _pairs(payload, terms), _places(payload)
         for h, what in self.unlikely(payload, terms, plan):
@@ -90,7 +90,7 @@ class Seen:
         self.rewards += 1
 
     def unlikely(
-        self, payload: dict[str, Any], terms: Terms, plan: Plan | None = None
+        self, payload: dict[str, Any], terms: Terms, plan: VersionPlan | None = None
     ) -> list[tuple[int, str]]:
         """The steps with an unlikely reward or action, or before an unlikely successor."""
         found, (least, most) = list[tuple[int, str]](), terms.rewards
@@ -116,7 +116,9 @@ class Seen:
             ]
         return sorted(found)
 
-    def words(self, payload: dict[str, Any], terms: Terms, plan: Plan | None = None) -> list[str]:
+    def words(
+        self, payload: dict[str, Any], terms: Terms, plan: VersionPlan | None = None
+    ) -> list[str]:
         """What is unlikely in a report, and why; empty if nothing is."""
         return [
             self._departed_words(payload, terms, h, plan)
@@ -125,7 +127,9 @@ class Seen:
             for h, what in self.unlikely(payload, terms, plan)
         ]
 
-    def _departed_words(self, payload: dict[str, Any], terms: Terms, h: int, plan: Plan) -> str:
+    def _departed_words(
+        self, payload: dict[str, Any], terms: Terms, h: int, plan: VersionPlan
+    ) -> str:
         """That a report has an action that its version gives to nobody in this state."""
         names, place = terms.labels["action"], _places(payload)[h]
         state, planned = terms.labels["state"][place[1]], np.flatnonzero(plan.given[place[:2]])
@@ -162,7 +166,9 @@ def _places(payload: dict[str, Any]) -> list[Place]:
     return [(h, x, a) for h, (x, a) in enumerate(both)]
 
 
-def of_site(seen: Seen, terms: Terms, report: dict[str, Any], plan: Plan | None) -> list[str]:
+def of_site(
+    seen: Seen, terms: Terms, report: dict[str, Any], plan: VersionPlan | None
+) -> list[str]:
     """What is unlikely in a report as a site sends it, with labels or positions."""
     try:
         states = [terms.index("state", one) for one in report["states"]] if terms.has_rows else []

@@ -21,7 +21,7 @@ import numpy as np
 from lowswitch.ledger import Ledger
 from lowswitch.ledger.events import KINDS, OPERATOR, Kind, canonical, makes_version
 from lowswitch.ledger.views import payload_of
-from lowswitch.service.doubts import Plan, Seen
+from lowswitch.service.doubts import Seen, VersionPlan
 
 _PIECE = 2000  # events that are read at once
 _PLANS = 50  # versions whose plans are kept, the newest ones
@@ -111,7 +111,9 @@ class Journal:
     seen: Seen = field(default_factory=Seen)  # in the reports so far
     forbidden: set[tuple[int, int, int]] = field(default_factory=set)  # by vetoes, not lifted
     _sent: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)  # contradicting reports
-    _given: dict[int, np.ndarray] = field(default_factory=dict)  # [H, S, A]  by version; see Plan
+    _given: dict[int, np.ndarray] = field(
+        default_factory=dict
+    )  # [H, S, A]  by version; see VersionPlan
     _in_trial: frozenset[tuple[int, int]] = frozenset()  # where the last proposal leaves a protocol
     _proposed: int = 0  # rows of the last proposal
     _version: int = 0  # the last one that was made
@@ -223,11 +225,11 @@ class Journal:
         elif kind == "vetoed" or payload.get("forever"):
             self.forbidden |= places
 
-    def plan(self, number: int) -> Plan | None:
+    def plan(self, number: int) -> VersionPlan | None:
         """What the version of a ticket gives; None with features, or where it is not known yet."""
         version = self._version_of(number)
         given = self._given.get(version) if number <= self.issued else None
-        return None if given is None else Plan(version, given, self.forbidden)
+        return None if given is None else VersionPlan(version, given, self.forbidden)
 
     def _plan_version(self, version: int) -> None:
         """Look up what a new version gives in each row."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -88,6 +89,7 @@ async def list_page(
         }
 
     facts = await service.engine.call(read)
+    facts["alike"] = await _look_alikes(call, facts["run"].issued) if is_first else []
     run, listed = facts["run"], facts["tickets"]
     ticked = _ticked(call, listed, asked.get("select", ""))
     here = {one.ticket for one in listed}
@@ -110,6 +112,19 @@ async def list_page(
         elsewhere=[one for one in ticked if one not in here],
         wrong=wrong,
     )
+
+
+async def _look_alikes(call: Call, issued: int) -> list[list[StoredTicket]]:
+    """Tickets whose names are nearly the same; looked for again once there are new tickets."""
+    service = call.service
+
+    def read() -> list[list[StoredTicket]]:
+        with service.reading() as reader:
+            return reader.look_alikes()
+
+    if service.alike[0] != issued:
+        service.alike = issued, await asyncio.to_thread(read)
+    return service.alike[1]
 
 
 def looked_for(
