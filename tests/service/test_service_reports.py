@@ -439,7 +439,6 @@ def test_a_forbidden_treatment_in_a_report_is_doubted_at_once(ward):
     says = "week 0: drug for ill, which is forbidden there; version 1 gives watch"
     with Client(ward.url, ward.tokens["site"]) as client:
         ticket = client.ask("p1").ticket
-        journal.catch_up()
         with pytest.warns(ReportWarning, match=says):
             client.tell(ticket, **ILL)
     assert says.capitalize() in ward.page("/tickets", session)[1]

@@ -13,12 +13,13 @@ import json
 import math
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from lowswitch.ledger import Ledger
+from lowswitch.ledger import Ledger, LedgerError
 from lowswitch.ledger.events import KINDS, OPERATOR, Kind, canonical, makes_version
 from lowswitch.ledger.views import payload_of
 from lowswitch.service.doubts import Seen, VersionPlan
@@ -180,6 +181,7 @@ class Journal:
             if self.doubted.pop(payload["number"], None) is not None:
                 report = self.reader.store.ticket_numbered(payload["number"]).report
                 assert report is not None  # or nothing in it was doubted
+                self._look_up_plan(payload["number"])
                 right = payload_of(*self.reader.store.event(report))
                 self.seen.vouch(right, self.reader.terms, self.plan(payload["number"]))
         elif kind == "dismissed":
@@ -190,7 +192,6 @@ class Journal:
         self._veto(kind, payload)
         known = KINDS.get(kind, Kind())  # whether there is such a kind is for `verify` to say
         self._version += makes_version(kind, payload)
-        self._plan_version(self._version)
         if known.verb:
             facts = _facts(kind, payload)
             if kind == "proposed":
@@ -205,6 +206,7 @@ class Journal:
 
     def _doubt(self, report: dict[str, Any], time: str) -> None:
         """Note what is unlikely in a report, and count the rest as seen."""
+        self._look_up_plan(report["number"])
         terms, plan = self.reader.terms, self.plan(report["number"])
         if unlikely := self.seen.unlikely(report, terms, plan):
             self.doubted[report["number"]] = time, self.seen.words(report, terms, plan)
@@ -225,23 +227,29 @@ class Journal:
         elif kind == "vetoed" or payload.get("forever"):
             self.forbidden |= places
 
+    def has_plan(self, number: int) -> bool:
+        """Whether the plan of a ticket is known, if there is one."""
+        no_plans = self.policy_of is None or not self.reader.terms.has_rows
+        return no_plans or (number <= self.issued and self._version_of(number) in self._given)
+
     def plan(self, number: int) -> VersionPlan | None:
-        """What the version of a ticket gives; None with features, or where it is not known yet."""
+        """What the version of a ticket gives; None with features, or where it is not known."""
         version = self._version_of(number)
         given = self._given.get(version) if number <= self.issued else None
         return None if given is None else VersionPlan(version, given, self.forbidden)
 
-    def _plan_version(self, version: int) -> None:
-        """Look up what a new version gives in each row."""
-        terms = self.reader.terms
-        if self.policy_of is None or not terms.has_rows or version in self._given or not version:
+    def _look_up_plan(self, number: int) -> None:
+        """Look up what the version of a ticket gives in each row, unless the ledger fails."""
+        version, terms = self._version_of(number), self.reader.terms
+        if self.policy_of is None or self.has_plan(number):
             return
-        policy = self.policy_of(version)
-        H, S = policy.shape[1:]
-        given = np.zeros((H, S, terms.actions), dtype=bool)
-        for table in policy:
-            given[np.arange(H)[:, None], np.arange(S)[None], table] = True
-        self._given[version] = given
+        with suppress(LedgerError):
+            policy = self.policy_of(version)
+            H, S = policy.shape[1:]
+            given = np.zeros((H, S, terms.actions), dtype=bool)
+            for table in policy:
+                given[np.arange(H)[:, None], np.arange(S)[None], table] = True
+            self._given[version] = given
         if len(self._given) > _PLANS:
             del self._given[min(self._given)]
 
