@@ -535,7 +535,7 @@ def test_every_report_can_be_found_and_listed(ward):
     rows = list(csv.reader(io.StringIO(body.decode())))
     assert headers["content-disposition"] == 'attachment; filename="reports-learned.csv"'
     assert rows[0][:6] == ["ticket", "number", "site", "patient", "enrolled", "status"]
-    assert rows[0][6:] == ["declared missing", "by", "reason"]
+    assert rows[0][6:] == ["declared missing", "by", "reason", "version"]
     assert (len(rows), rows[-1][2:4]) == (207, ["south", "'=1+1"])
     assert ward.page("/tickets.csv?status=none", session)[0] == 400
 
@@ -548,8 +548,8 @@ def test_a_list_says_who_declared_reports_missing_and_why(ward):
     assert "/tickets.csv?search=p1" in ward.page("/tickets?search=p1", session)[1]
     rows = list(csv.reader(io.StringIO(ward.page("/tickets.csv?search=p1", session)[1])))[1:]
     assert [row[3] for row in rows] == ["p1", "p12"]
-    assert rows[0][6:] == ["", "", ""]
-    assert rows[1][7:] == ["office", "moved abroad"]
+    assert rows[0][6:] == ["", "", "", "1"]
+    assert rows[1][7:] == ["office", "moved abroad", "1"]
 
 
 def test_the_next_tickets_are_selected_with_the_first_ones(ward):
@@ -764,6 +764,43 @@ def test_a_list_that_is_settled_by_now_is_not_offered_again(ward):
         page = ward.page("/tickets", session)[1]
         assert "Nothing was done: the report of north, p1 is not open, but missing, and" in page
     assert ward.ledger.status().missing == 2
+
+
+def test_a_preview_for_one_report_speaks_of_one(ward):
+    session = ward.login("operator")
+    ward.ledger.ask_many("north", ["p1", "Müller, Anna", "O'Neil; Ann"])
+    page = html.unescape(ward.post("/missing", session, pasted="p1")[2].decode())
+    for says in ("It was enrolled ", "It was enrolled within the last day,", "without it."):
+        assert says in page
+    page = html.unescape(ward.post("/missing", session, pasted="1\n2\n3")[2].decode())
+    assert "North: p1, “Müller, Anna”, “O'Neil; Ann”." in page
+    refused = ward.post("/missing", session, pasted="late-99\nlte-9")[2].decode()
+    assert "called 'late-99' or 'lte-9'; nothing was selected" in alert(refused)
+
+
+def test_a_correction_asks_about_an_outcome_that_never_was_and_shows_it_plainly(ward):
+    session, ticket = ward.login("operator"), told(ward)
+    ward.ledger.tell_many([one | ILL for one in tickets_of(ward, "u", 40)])
+    ward.service.journal.catch_up()
+    right = typed(rewards=("1e-3", "2", "3"))
+    sheet = ward.post("/amend", session, ticket=ticket, **right)[2].decode()
+    assert "Week 0, good weeks: 1 → 0.001." in sheet
+    says = "good weeks 0.001; all 123 reported before are whole numbers. Is it a typing error?"
+    assert f"Week 0: {says}" in sheet
+    table = "patient,visit,good weeks\np1,week 0,0.001"
+    assert says in ward.post("/corrections", session, pasted=table)[2].decode()
+
+
+def test_all_errors_of_a_table_come_together_with_their_lines(ward):
+    session, _ = ward.login("operator"), told(ward)
+    told(ward, "p2")
+    table = "patient,visit,treatment,good weeks\np1,week 0,drog,1\n\np2,week 4,drug,0,5\n"
+    assert "Line 4 has 5 cells" in alert(
+        ward.post("/corrections", session, pasted=table)[2].decode()
+    )
+    text = alert(ward.post("/corrections", session, pasted=table.replace("0,5", "7"))[2].decode())
+    assert "Line 2: there is no treatment 'drog'" in text
+    assert "line 4: good weeks must lie between 0 and 4, and 7 does not" in text
 
 
 # ---- tokens --------------------------------------------------------------------------------------
@@ -1004,6 +1041,66 @@ def test_a_correction_of_a_report_that_changed_meanwhile_shows_both(ward):
 # ---- a reviewer who is needed --------------------------------------------------------------------
 
 
+def test_a_person_whose_token_is_revoked_is_told_and_a_silent_site_is_named(ward):
+    session, reviewer = ward.login("operator"), ward.login("reviewer")
+    identity = ward.tokens["reviewer"].partition(".")[0]
+    ward.access.revoke(identity, by="office")
+    status, headers, _ = ward.request("GET", "/", headers={"Cookie": reviewer[0]})
+    assert (status, headers["location"]) == (303, "/login?ended=1")
+    page = ward.page("/login?ended=1", reviewer)[1]
+    assert "or your token expired or was revoked. Log in again" in page
+    assert ward.request("GET", "/")[1]["location"] == "/login"
+    assert (
+        "log in with your own"
+        in ward.post("/login", ("", ""), token=ward.tokens["site"])[2].decode()
+    )
+    assert "<p>There is no such page.</p>" in ward.page("/nowhere", session)[1]
+    with Client(ward.url, ward.tokens["site"]) as client:
+        client.ask("p1")
+    assert "no working token to send" not in ward.page("/", session)[1]
+    ward.ledger.ask_many("north", ["p2", "p3"])
+    page = ward.page("/", session)[1]
+    assert "north owes 2 reports and has no working token to send them with." in page
+    assert "no working token to send" not in ward.page("/", ward.login("auditor"))[1]
+
+
+def test_pages_count_as_use_of_a_token(ward, monkeypatch):
+    session = ward.login("operator")
+    identity = ward.tokens["operator"].partition(".")[0]
+    ward.access._last[identity] = "2026-01-01T00:00+00:00"
+    ward.page("/roles", session)
+    (mine,) = [one for one in ward.access.tokens() if one.id == identity]
+    assert mine.used > "2026-01-01T00:00+00:00"
+
+
+def test_a_lapsed_request_is_shown_though_an_older_one_of_the_same_person_took_effect(ward):
+    ledger, session = ward.ledger, ward.login("operator")
+    for number in range(2):
+        told(ward, f"p{number}", actions=["drug"] * 3)
+        view = ledger.propose(by="the operator")
+        asked = ledger.approve(view, by="Dr Vega", reason="yes")
+        ledger.confirm(asked.number, by="Dr Roth", reason="yes")
+    ledger.freeze(by="the operator", reason="an alarm")
+    resume = ledger.thaw(by="the operator", reason="over")
+    ledger.rollback(1, by="the operator", reason="an alarm")
+    asked = ledger.rollback(2, by="Ms Okafor", reason="an alarm")
+    ledger.confirm(asked.number, by="Dr Vega", reason="agreed")
+    ledger.confirm(asked.number, by="Dr Roth", reason="agreed")
+    assert "Asked for, and not carried out" in ward.page("/", session)[1]
+    ledger.confirm(resume.number, by="Dr Vega", reason="agreed")
+    ledger.confirm(resume.number, by="Dr Roth", reason="agreed")
+    assert "Asked for, and not carried out" in ward.page("/", session)[1]
+
+
+def test_the_open_reports_of_a_paused_run_are_counted_as_open(ward):
+    session = ward.login("operator")
+    ward.ledger.ask_many("north", ["p1", "p2"])
+    ward.ledger.freeze(by="office", reason="an alarm")
+    page = ward.page("/", session)[1]
+    assert re.search(r'>open</th><td class="n">2</td>', html.unescape(page).replace("</span>", ">"))
+    assert "✓ These counts add up to the 2 patients enrolled" in page
+
+
 def test_what_follows_from_revoking_a_needed_reviewer_is_said_before(ward):
     session = ward.login("operator")
     assert "in this run, and only 1 reviewer has a working token" in ward.page("/", session)[1]
@@ -1089,6 +1186,12 @@ def test_asking_again_finds_the_same_until_something_is_new(tmp_path):
         told(served, "q")
         sheet = served.post("/propose", session)[2].decode()
         assert "Ask for another proposal without 2 reports?" in sheet
+        assert "not settled. What was reported first counts." not in sheet
+        contradict(served, served.ledger.list_tickets(None)[0].ticket, 0, 0, 0)
+        lost(served, "late")
+        sheet = served.post("/propose", session)[2].decode()
+        assert "Ask for another proposal without 3 reports?" in sheet
+        assert "1 report is contradicted by a later one, unlikely or not as planned" in sheet
         assert "No report was learned since the pending proposal." in sheet
         assert "The trial will be another one even where the reports are the same" in sheet
         served.post("/propose", session, **SURE)
@@ -1196,6 +1299,11 @@ BAD = {
         "Line 3: how it ended of p1 is 'it was not seen to its end', but"
     ),
 }
+
+
+def test_corrections_say_how_much_is_taken_at_once(ward):
+    page = ward.page("/corrections", ward.login("operator"))[1]
+    assert "At once you can paste 100,000 characters, which is about 1,000 lines" in page
 
 
 def test_a_wrong_table_stays_in_its_form_and_changes_nothing(ward):

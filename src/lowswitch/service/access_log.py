@@ -57,6 +57,8 @@ def _said(event: Event, tokens: dict[str, Token]) -> str:
     if event.kind == "login_failed":
         known = f" with {whose}" if whose else ""
         return f"{counted(facts['count'], 'time')} from {facts['from']}{known}"
+    if event.kind == "verified":
+        return facts["what"] if facts["whole"] else f"damaged: {facts['what']}"
     return whose or "; ".join(_pair(*one) for one in facts.items())
 
 

@@ -30,6 +30,7 @@ _STALE = (
     " are kept. Where they differ from the record, the value on record stands below them. Make them"
     " right, then go on"
 )
+_PARTS = ("states", "actions", "rewards")
 _DONE = {"Correct": "corrected", "Enter": "entered"}
 
 
@@ -182,9 +183,22 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
 
 
 def not_planned(call: Call, ticket: StoredTicket, entry: Entry, old: Entry) -> list[str]:
-    """The new actions of a report that its version gives to nobody in that state."""
-    ledger, found = call.service.ledger, list[str]()
+    """What is new and unlikely in a correction: by what was reported, or by what was planned."""
+    ledger, seen = call.service.ledger, call.service.journal.seen
     terms, policy = ledger.terms, ledger.policy_of(ticket.version)
+    now, before = (
+        doubts.of_site(
+            seen,
+            terms,
+            {
+                name: [*filter(None, getattr(one, name))]
+                for name in ("states", "actions", "rewards")
+            },
+            None,
+        )
+        for one in (entry, old)
+    )
+    found = [f"{line}. Is it a typing error?" for line in now if line not in before]
     if isinstance(policy, LinearPolicy):
         return found
     steps, names = terms.labels["step"], terms.labels["action"]

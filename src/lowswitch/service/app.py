@@ -258,8 +258,11 @@ def make_app(service: Service) -> Door:
 
     async def not_found(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        refusal = RefusedError(error.status_code, f"there is no {request.method} of this address")
         is_api = request.url.path.startswith("/api")
+        says = (
+            f"there is no {request.method} of this address" if is_api else "there is no such page"
+        )
+        refusal = RefusedError(error.status_code, says)
         return _refused(service, is_api, request, refusal, error.headers)
 
     @asynccontextmanager
@@ -378,7 +381,10 @@ def _by_cookie(service: Service, request: Request) -> tuple[Token | None, Sessio
     if session is None:
         return None, None
     token = service.access.token(session.token)
-    return (token, session) if token is not None and token.works(now()) else (None, None)
+    if token is None or not token.works(now()):
+        return None, None
+    service.access.note_use(token)
+    return token, session
 
 
 def now() -> datetime:

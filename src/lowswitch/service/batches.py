@@ -20,7 +20,7 @@ from lowswitch.service.api import download
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import MOST_AT_ONCE, MOST_DIGITS, RefusedError, query
 from lowswitch.service.entries import COLUMNS, Entry, reward_error, spelled
-from lowswitch.service.pasting import Lines, headed, rows_in, which
+from lowswitch.service.pasting import MOST_PASTED, Lines, headed, rows_in, which
 from lowswitch.service.render import filled_in, is_by_enter, show
 from lowswitch.service.reports import LOST, few, looked_for
 from lowswitch.service.sheets import Sheet
@@ -29,6 +29,7 @@ from lowswitch.show.text import counted, plural
 
 _MOST_VALUES = 1000  # that one page shows
 _MOST_STILL = 3  # reports of which it says that something in them is open still
+_LINE = 100  # characters that a line of the table has about
 _AT_ONCE = 200  # tickets that are read together
 _ENDED, _SEEN = "how it ended", "report"  # headings that no run renames
 
@@ -215,6 +216,7 @@ async def _form(call: Call, wrong: str = "", status: int = 200) -> Response:
     endings = list(display.endings_of(terms).values())
     example = [f"{value:g}" for value in terms.rewards[::-1]]
     facts = {"headings": headings(terms), "endings": endings, "example": example}
+    facts |= {"most": MOST_PASTED, "lines": MOST_PASTED // _LINE}
     return await show(call, "corrections.html", "tickets", status, wrong=wrong, **facts)
 
 

@@ -22,6 +22,7 @@ from lowswitch.show.text import counted
 _REWARDS = 100  # that were seen before another one is unlikely
 _SUCCESSORS = 200  # of a state that were seen before a new one is unlikely
 _FAR = 0.05  # of the declared range of rewards: nearer than this is never unlikely
+_OFTEN = 3  # unlikely reports of a successor after which it is not called unlikely any more
 _STEPS, _RARE = 200, 0.05  # steps reported before, and the share of them that departed from a plan
 
 Place = tuple[int, int, int]  # step, state, action
@@ -42,6 +43,7 @@ class Seen:
     low: float = 0.0
     high: float = 0.0
     rewards: int = 0  # how many
+    whole: bool = True  # whether all of them are whole numbers
     followed: dict[int, Counter[int]] = field(default_factory=dict)  # by state and successor
     waiting: Counter[tuple[int, int]] = field(default_factory=Counter)  # unlikely successors
     steps: int = 0  # that a plan was known for
@@ -88,6 +90,7 @@ class Seen:
         self.low = reward if first else min(self.low, reward)
         self.high = reward if first else max(self.high, reward)
         self.rewards += 1
+        self.whole = self.whole and not reward % 1
 
     def unlikely(
         self, payload: dict[str, Any], terms: Terms, plan: VersionPlan | None = None
@@ -99,11 +102,12 @@ class Seen:
             found += [
                 (h, "reward")
                 for h, reward in enumerate(payload["rewards"])
-                if not self.low - far <= reward <= self.high + far
+                if not self.low - far <= reward <= self.high + far or (self.whole and reward % 1)
             ]
         for h, (x, y) in enumerate(_pairs(payload, terms)):
             after = self.followed.get(x, Counter())
-            if y not in after and after.total() >= _SUCCESSORS:
+            is_rare = self.waiting[x, y] < _OFTEN
+            if is_rare and y not in after and after.total() >= _SUCCESSORS:
                 found.append((h, "state"))
         if plan is not None:
             is_rare = self.steps >= _STEPS and self.departed <= _RARE * self.steps
@@ -143,10 +147,12 @@ class Seen:
     def _said(self, payload: dict[str, Any], terms: Terms, h: int, what: str) -> str:
         steps = terms.labels["step"]
         if what == "reward":
-            return (
-                f"{steps[h]}: {terms.word('reward')} {payload['rewards'][h]:g}; all"
-                f" {self.rewards:,} reported before lie between {self.low:g} and {self.high:g}"
-            )
+            reward, low, high = payload["rewards"][h], self.low, self.high
+            far = max(high - low, _FAR * (terms.rewards[1] - terms.rewards[0]))
+            is_far = not low - far <= reward <= high + far
+            are = f"lie between {low:g} and {high:g}" if is_far else "are whole numbers"
+            said = f"{steps[h]}: {terms.word('reward')} {reward:g}"
+            return f"{said}; all {self.rewards:,} reported before {are}"
         names, pair = terms.labels["state"], _pairs(payload, terms)[h]
         x, y = (names[one] for one in pair)
         times, before = self.followed[pair[0]].total(), self.waiting[pair]

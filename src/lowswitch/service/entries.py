@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lowswitch.ledger.terms import Terms
 from lowswitch.service import display
 from lowswitch.service.app import Call
@@ -114,7 +116,7 @@ class Entry(NamedTuple):
                 new, before = _at(values, h), _at(olds, h)
                 if new != before and not _same_number(new, before):
                     found.append(
-                        f"{step}, {terms.word(name)}: {before or 'nothing'} → {new or 'nothing'}."
+                        f"{step}, {terms.word(name)}: {_plain(name, before)} → {_plain(name, new)}."
                     )
         before = "" if is_new else f"{display.ENDINGS[old.ended]} → "
         if is_new or self.ended != old.ended:
@@ -137,6 +139,13 @@ def spelled(terms: Terms, column: str, text: str) -> str:
     labels = terms.labels.get(column, ())
     found = [one for one in labels if one.casefold() == text.casefold()]
     return found[0] if len(found) == 1 else text
+
+
+def _plain(column: str, text: str) -> str:
+    """A value in words; a number has no exponent, such as 0.001 for 1e-3."""
+    if column == "reward" and _is_number(text):
+        return np.format_float_positional(float(text), trim="-")
+    return text or "nothing"
 
 
 def _at(values: Sequence[str], h: int) -> str:

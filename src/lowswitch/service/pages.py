@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,10 @@ from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import counted
 
+_ENDED = (
+    "You are logged out: you were away for long, the server was started again, or your token"
+    " expired or was revoked. Log in again, or ask your administrator for a new token"
+)
 _MOST_ACCESS = 10**6  # events of access in a table
 _DAYS = (("From day", "since"), ("To day", "until"))  # in the filter of the audit
 
@@ -81,10 +85,11 @@ async def login_form(call: Call) -> Response:
     """The form to log in."""
     if call.token is not None:
         return RedirectResponse("/", 303)
+    wrong = _ENDED if query(call.request, "ended") else ""
     html = (
         templates()
         .get_template("login.html")
-        .render(note=call.service.note, wrong="", terms=call.service.ledger.terms)
+        .render(note=call.service.note, wrong=wrong, terms=call.service.ledger.terms)
     )
     return HTMLResponse(html)
 
@@ -95,7 +100,8 @@ async def login(call: Call) -> Response:
     shown, address = call.field("token").strip(), address_of(call.service, call.request)
     token = service.access.check(shown)
     if token is None or token.role == table.SITE:
-        error = RefusedError(403, "a site has no pages; it uses the client")
+        says = "this is the token of a site, which its program uses; log in with your own"
+        error = RefusedError(403, says)
         if token is None:
             error = failed_login(service, service.failed_logins, address, shown)
         return HTMLResponse(
@@ -153,11 +159,13 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
     await catch_up(call)
     known = await known_of(call)
     terms, run, view = known.terms, known.run, known.view
-    names = ("learned", "waiting", "open", "missing", "refused", "frozen_out")
-    said = {"waiting": "waiting behind an open one", "frozen_out": "open while paused"}
-    said["refused"] = "came too late"
-    parts = [(said.get(name, name), getattr(run, name)) for name in names]
-    unfit = await service.engine.call(lambda: service.refusals.waiting(service.ledger))
+    names = ("learned", "waiting", "open", "missing", "refused")
+    said = {"waiting": "waiting behind an open one", "refused": "came too late"}
+    late = {"open": run.frozen_out}  # open, and cannot be settled while the run is paused
+    parts = [(said.get(name, name), getattr(run, name) + late.get(name, 0)) for name in names]
+    unfit, owing = await service.engine.call(
+        lambda: (service.refusals.waiting(service.ledger), service.ledger.open_by_site())
+    )
     return await show(
         call,
         "status.html",
@@ -173,7 +181,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         offer=proposals.headline(known, view) if view else None,
         held=holds.facts(known),
         short=people.stuck(service.access, now(), run.quorum),
-        todo=_todo(call, known, len(unfit)),
+        todo=[*_todo(call, known, len(unfit)), *_cut_off(call, owing)],
         parts=parts,
         bar=figures.shares(parts),
         most=service.ledger.terms.most_proposals,
@@ -206,6 +214,25 @@ def _todo(call: Call, known: Known, unfit: int) -> list[tuple[str, str, str]]:
     if role == table.AUDITOR:
         found.append(("Check that nothing was altered.", "/audit", "Go to the audit"))
     return found
+
+
+def _cut_off(call: Call, owing: Sequence[tuple[str, int, str]]) -> list[tuple[str, str, str]]:
+    """Sites that owe reports and have no working token to send them with, for an operator."""
+    assert call.token is not None
+    if call.token.role != table.OPERATOR:
+        return []
+    known, time = call.service.access.tokens(), now()
+    able = {one.name for one in known if one.role == table.SITE and one.works(time)}
+    return [
+        (
+            f"{name} owes {counted(n, 'report')} and has no working token to send"
+            f" {'it' if n == 1 else 'them'} with.",
+            "/tokens",
+            "See the tokens",
+        )
+        for name, n, _ in owing
+        if name not in able
+    ]
 
 
 def _todo_of_operator(call: Call, known: Known, unfit: int) -> list[tuple[str, str, str]]:

@@ -106,7 +106,8 @@ async def show(call: Call, name: str, here: str, status: int = 200, **facts: Any
 def refused(service: Service, request: Request, error: RefusedError) -> Response:
     """A page that says why a request was refused, with a link to log in if needed."""
     if error.status == 401 and request.method == "GET":
-        return RedirectResponse("/login", 303)
+        was = request.cookies.get(service.cookie)  # somebody's who had logged in
+        return RedirectResponse("/login?ended=1" if was else "/login", 303)
     html = templates().get_template("refused.html").render(error=error, note=service.note)
     return HTMLResponse(html, error.status)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -21,6 +22,7 @@ from lowswitch.service.api import download
 from lowswitch.service.app import Call, as_refusal, now
 from lowswitch.service.bodies import MOST_AT_ONCE, RefusedError, count, query
 from lowswitch.service.pasting import Found, names_among, names_in
+from lowswitch.service.phrases import several
 from lowswitch.service.refusals import Refusal, sent_words
 from lowswitch.service.render import after, catch_up, filled_in, is_by_enter, show
 from lowswitch.service.sheets import Sheet
@@ -32,8 +34,8 @@ _TABS = {one: one for one in STATUSES} | {REFUSED: "came too late"}
 _LISTED = 200  # tickets on the page
 _MOST_NAMED = 10  # names that nobody has, in one message
 _MEANS = {  # what the learner does about missing reports
-    "drop": "The learner goes on without them.",
-    "optimistic": "The learner assumes the best outcome for them.",
+    "drop": "The learner goes on without {them}.",
+    "optimistic": "The learner assumes the best outcome for {them}.",
     "hold": "Later reports wait until each of them is settled.",
 }
 _VIEW = ("status", "site", "days", "select", "after", "search")  # which of them the page shows
@@ -171,7 +173,8 @@ async def ticket_list(call: Call) -> Response:
 
     def lines(reader: Ledger) -> Iterator[str]:
         declared = ["declared missing", "by", "reason"]
-        yield cells(["ticket", "number", "site", harmless(case), "enrolled", "status", *declared])
+        named = ["ticket", "number", "site", harmless(case), "enrolled", "status"]
+        yield cells([*named, *declared, "version"])
         last, which = 0, None if search else status
         while found := looked_for(reader, which, site, _LISTED, last, search)[0]:
             last = found[-1].number
@@ -182,7 +185,8 @@ async def ticket_list(call: Call) -> Response:
                 if event is not None:
                     reason = harmless(event.payload.get("reason", ""))
                     why = [event.time, harmless(event.actor), reason]
-                yield cells([one.ticket, one.number, *named, one.asked, _TABS[one.status], *why])
+                facts = [one.asked, _TABS[one.status], *why, one.version]
+                yield cells([one.ticket, one.number, *named, *facts])
 
     name = "found" if search else _TABS[status].replace(" ", "-")
     return download(call, f"reports-{name}.csv", lines)
@@ -300,10 +304,11 @@ def _missing_sheet(call: Call, chosen: Sequence[StoredTicket]) -> Sheet:
         f"{what} will be recorded as missing.",
         *_by_site(found),
         *(
-            f"The newest of them was enrolled {age(one.asked)}, on {display.clock(one.asked)}."
+            f"{'It' if len(found) == 1 else 'The newest of them'} was enrolled {age(one.asked)}, on"
+            f" {display.clock(one.asked)}."
             for one in shown[-1:]
         ),
-        _MEANS[ledger.terms.missing],
+        _MEANS[ledger.terms.missing].format(them="it" if len(found) == 1 else "them"),
         f"If a report comes later after all, an operator can enter it for its {case}.",
     ]
     refused = {one.ticket: refusal for one, refusal in call.service.refusals.waiting(ledger)}
@@ -325,10 +330,9 @@ def _doubts(shown: Sequence[TicketView], chosen: Sequence[StoredTicket]) -> list
     """Which of the chosen tickets are new, and which are settled already."""
     yesterday, doubts = (now() - timedelta(days=1)).isoformat(), list[str]()
     if fresh := sum(one.asked > yesterday for one in shown):
-        were = "was" if fresh == 1 else "were"
-        doubts.append(
-            f"{fresh:,} of them {were} enrolled within the last day, so a report may still come."
-        )
+        which = f"{fresh:,} of them {'was' if fresh == 1 else 'were'}"
+        which = "It was" if len(shown) == fresh == 1 else which
+        doubts.append(f"{which} enrolled within the last day, so a report may still come.")
     if settled := [one for one in chosen if one.status != OPEN]:
         names = [f"{one.site}, {one.request} ({_TABS[one.status]})" for one in settled]
         gone = counted(len(settled), "selected report", "is", "are")
@@ -353,15 +357,16 @@ def one_each(named: Found, case: str) -> list[str]:
     if named.wrong:
         raise LedgerError(f"{few(named.wrong)}; nothing was selected from your list")
     if named.unknown:
-        shown = few([repr(name) for name in named.unknown])
+        shown, rest = named.unknown[:_MOST_NAMED], len(named.unknown) - _MOST_NAMED
+        names = several([*map(repr, shown), *[f"{rest:,} more names"] * (rest > 0)], "or")
         raise UnknownTicketError(
-            f"no {case} and no ticket is called {shown}; nothing was selected from your list"
+            f"no {case} and no ticket is called {names}; nothing was selected from your list"
         )
     for name, found in named.called.items():
         if len(found) > 1:
-            several = few([f"{one.site}, {one.request}: number {one.number:,}" for one in found])
+            fits = few([f"{one.site}, {one.request}: number {one.number:,}" for one in found])
             raise LedgerError(
-                f"{name!r} fits several {plural(case)} ({several}); add a column “site”, or give"
+                f"{name!r} fits several {plural(case)} ({fits}); add a column “site”, or give"
                 " the ticket"
             )
     return [found[0].ticket for found in named.called.values()]
@@ -369,10 +374,10 @@ def one_each(named: Found, case: str) -> list[str]:
 
 def list_words(named: Found, case: str) -> list[str]:
     """How many entries a pasted list has and whom they mean, and what in it was not read."""
-    whole, several = counted(named.entries, "entry"), len(named.numbers)
-    double = counted(named.entries - several, "entry", "is", "are")
-    said = f"Your list has {whole} and names {counted(several, case)}"
-    said += f"; {double} double." if several < named.entries else "."
+    whole, distinct = counted(named.entries, "entry"), len(named.numbers)
+    double = counted(named.entries - distinct, "entry", "is", "are")
+    said = f"Your list has {whole} and names {counted(distinct, case)}"
+    said += f"; {double} double." if distinct < named.entries else "."
     other = [repr(one) for one in dict.fromkeys(named.ignored)]
     beside = f"Not read, because it stands beside the {plural(case)}: {few(other)}."
     return [said, *[beside] * bool(other)]
@@ -388,5 +393,11 @@ def _by_site(found: Sequence[StoredTicket]) -> list[str]:
     """Tickets grouped by site, one line each."""
     sites = dict.fromkeys(one.site for one in found)
     return [
-        f"{site}: {', '.join(one.request for one in found if one.site == site)}." for site in sites
+        f"{site}: {', '.join(_quoted(one.request) for one in found if one.site == site)}."
+        for site in sites
     ]
+
+
+def _quoted(name: str) -> str:
+    """A name within a list, in quotes if it has a comma or another mark of lists."""
+    return f"“{name}”" if re.search(r"[,;]|^ | $", name) else name

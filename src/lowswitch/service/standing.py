@@ -315,7 +315,7 @@ def _acted_since(journal: Journal, name: str, seq: int) -> bool:
     return any(
         mark.actor == name and (mark.kind == "requested" or KINDS[mark.kind].is_decision)
         for mark in journal.marks
-        if mark.seq > seq
+        if mark.seq > seq and mark.facts.get("motion", mark.seq) > seq  # not asked for before
     )
 
 
