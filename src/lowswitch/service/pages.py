@@ -223,16 +223,16 @@ def _cut_off(call: Call, owing: Sequence[tuple[str, int, str]]) -> list[tuple[st
         return []
     known, time = call.service.access.tokens(), now()
     able = {one.name for one in known if one.role == table.SITE and one.works(time)}
-    return [
-        (
-            f"{name} owes {counted(n, 'report')} and has no working token to send"
-            f" {'it' if n == 1 else 'them'} with.",
-            "/tokens",
-            "See the tokens",
-        )
-        for name, n, _ in owing
-        if name not in able
-    ]
+    cut_off = {name: n for name, n, _ in owing if name not in able}
+    if not cut_off:
+        return []
+    total, one = sum(cut_off.values()), len(cut_off) == 1
+    said = (
+        f"{phrases.several([*cut_off])} {'owes' if one else 'owe'} {counted(total, 'report')} and"
+        f" {'has' if one else 'have'} no working token to send {'it' if total == 1 else 'them'}"
+        " with."
+    )
+    return [(said, "/tokens", "See the tokens")]
 
 
 def _todo_of_operator(call: Call, known: Known, unfit: int) -> list[tuple[str, str, str]]:
