@@ -278,7 +278,7 @@ async def _corrections(call: Call) -> Response:
         gone = [line.partition(" is left out,")[0] for line in changes.left_out]
         if gone:
             what = counted(len(gone), "other", "was", "were")
-            said += f" {what} left out, because somebody changed them meanwhile: {few(gone)}."
+            said += f" {what} left out, because of a change after your table was made: {few(gone)}."
         still = [line for line in made.lines if "stays in the list" in line]
         return "/tickets", " ".join([said, *still[:_MOST_STILL]])
 
