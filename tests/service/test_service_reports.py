@@ -1247,8 +1247,8 @@ def test_many_reports_are_corrected_from_the_table_that_was_downloaded(ward):
     done = ward.post("/corrections", session, pasted=wrong, reason="checked", **SURE)
     assert done[0] == 303
     assert (
-        "1 report is corrected. 1 other was left out, because of a change after your table was made:"
-        " north, p2."
+        "1 report is corrected. 1 other was left out, because of a change after your table was"
+        " made: north, p2."
     ) in ward.page("/tickets", session)[1]
     rewards = [ward.ledger.report_of(one)[1]["rewards"] for one in tickets]
     assert rewards == [[1, 2, 4], [0, 2, 3], [0, 2, 3]]
