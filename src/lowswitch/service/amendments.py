@@ -203,8 +203,8 @@ def not_planned(call: Call, ticket: StoredTicket, entry: Entry, old: Entry) -> l
         return found
     steps, names = terms.labels["step"], terms.labels["action"]
     for h, (state, action) in enumerate(zip(entry.states, entry.actions, strict=False)):
-        before = old.states[h : h + 1], old.actions[h : h + 1]
-        if not (state and action) or ([state], [action]) == before:
+        same = ([state], [action]) == (old.states[h : h + 1], old.actions[h : h + 1])
+        if not (state and action) or same:
             continue
         x, a = terms.index("state", terms.read_state(state)), terms.index("action", action)
         planned = sorted({*policy[:, h, x].tolist()})

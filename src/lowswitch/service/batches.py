@@ -215,7 +215,7 @@ async def _form(call: Call, wrong: str = "", status: int = 200) -> Response:
     terms = call.service.ledger.terms
     endings = list(display.endings_of(terms).values())
     example = [f"{value:g}" for value in terms.rewards[::-1]]
-    facts = {"headings": headings(terms), "endings": endings, "example": example}
+    facts: dict[str, Any] = {"headings": headings(terms), "endings": endings, "example": example}
     facts |= {"most": MOST_PASTED, "lines": MOST_PASTED // _LINE}
     return await show(call, "corrections.html", "tickets", status, wrong=wrong, **facts)
 
