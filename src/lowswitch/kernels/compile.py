@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 from numba import jit, njit
+from numba.core.caching import NullCache
 from numba.core.options import DefaultOptions
 from numba.core.registry import CPUDispatcher
+from numba.core.types import BooleanLiteral, IntegerLiteral, unliteral
 
 from lowswitch.kernels.linking import KernelCompiler, kernel_libraries
 
@@ -97,7 +99,23 @@ def _call_twin(kernel: Any, *arguments: Any, **named: Any) -> Any:
     return kernel.twin(*arguments, **named)
 
 
-InnerKernel = type("InnerKernel", (CPUDispatcher,), {"twin": None, "__call__": _call_twin})
+def _call_type(kernel: Any, arguments: Any, named: Any) -> Any:
+    """The type of a call by another kernel.
+
+    To numba a literal 0 or False has a type of its own. As a number it does not cause a second
+    compilation.
+    """
+    plain = [_plain_type(one) for one in arguments]
+    names = {name: _plain_type(one) for name, one in named.items()}
+    return CPUDispatcher.get_call_template(kernel, plain, names)
+
+
+def _plain_type(one: Any) -> Any:
+    return unliteral(one) if isinstance(one, IntegerLiteral | BooleanLiteral) else one
+
+
+_INNER = {"twin": None, "__call__": _call_twin, "get_call_template": _call_type}
+InnerKernel = type("InnerKernel", (CPUDispatcher,), _INNER)
 
 
 def _inner(dispatcher: Any) -> Any:
@@ -156,6 +174,13 @@ def _keep(dispatcher: Any) -> Any:
             except (OSError, RuntimeError) as error:
                 _warn_uncached(str(error))
     return dispatcher
+
+
+def is_missing(kernel: Any) -> bool:
+    """Whether a kernel must be compiled at its first call, and will then be kept."""
+    if not hasattr(kernel, "overloads") or isinstance(kernel._cache, NullCache):
+        return False
+    return not (kernel.overloads or kernel._cache._cache_file._load_index())
 
 
 @functools.cache
