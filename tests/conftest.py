@@ -14,6 +14,11 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from parse_once import share_parsing
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    share_parsing()  # before anything large is imported
+
 import numpy as np
 import pytest
 from scipy import sparse
