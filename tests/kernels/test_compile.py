@@ -98,6 +98,7 @@ def test_python_may_call_a_kernel_that_has_no_entrance_for_it():
 
     assert twice_one_more(3) == 8
     assert one_more(3) == 4
+    one_more.compile((numba.types.int64,))  # which is not loaded if its caller was compiled before
     assert [has_entrance(one) for one in (twice_one_more, one_more, one_more.twin)] == [1, 0, 1]
 
 
