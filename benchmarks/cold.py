@@ -26,8 +26,8 @@ ledger = Ledger.create("run.db", ls.few(deployments=5), horizon=2, states=["x", 
     actions=["a", "b"], episodes=100, rewards=(0, 1), by="me")
 """
 REPORT = """\
-ticket = ledger.ask("case 1", site="here")
-ledger.tell(ticket.id, [("x", "a", 1), ("y", "a", 0)])
+ticket = ledger.ask("here", "case 1")
+ledger.tell(ticket.ticket, ["x", "y"], None, [1, 0])
 """
 COMMAND = "import runpy; sys.argv[1:] = {!r}; runpy.run_module('lowswitch', run_name='__main__')"
 WORKS = {

@@ -343,7 +343,12 @@ def test_what_does_not_compile_runs_as_plain_python(mdp):
 @pytest.mark.parametrize(
     ("text", "kind", "message", "driver"),
     [
-        ("    return 1.0 if n < 3 else None", ValueError, "mine returns .*, which is not a", "both"),
+        (
+            "    return 1.0 if n < 3 else None",
+            ValueError,
+            "mine returns .*, which is not a",
+            "both",
+        ),
         ("    return 1.0, 2.0", ValueError, "mine returns .*, which is not always a numb", "both"),
         ("    values[y] = 0.0\n    return q", ValueError, "not compile .* write to val", "both"),
         # these compile, for each driver anew

@@ -3,22 +3,34 @@
 Numba's own cache checks only the file of the function itself: after an edit to a callee in another
 file it silently uses the old callee. Here the stamp of a cached function is a hash of its file and
 of all kernel files that it imports, directly or indirectly.
+
+Processes that need the same kernel at the same time compile it once: the others wait and load it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
+import os
 import re
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+try:
+    import fcntl
+except ImportError:  # Windows has none
+    fcntl = None  # type: ignore[assignment]
+
 import numpy as np
 from numba import jit, njit
+from numba.core import sigutils
 from numba.core.caching import NullCache
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.options import DefaultOptions
 from numba.core.registry import CPUDispatcher
 from numba.core.types import BooleanLiteral, IntegerLiteral, unliteral
@@ -42,6 +54,7 @@ if hasattr(DefaultOptions, "_nrt"):
 # To numba a literal 0 or False has its own type: if a variable starts as one and is an argument
 # later, the function would be compiled twice.
 NOTHING, NOT_YET = np.int64(0), np.bool_(False)
+_LONGEST = 120.0  # seconds that a process waits for what another one compiles
 # The entry point for Python unpacks every array from the tuples of tables, which for a short kernel
 # is most of the work of compiling. Kernels that only kernels call have none.
 INNER: dict[str, Any] = {"no_cpython_wrapper": True}
@@ -114,8 +127,55 @@ def _plain_type(one: Any) -> Any:
     return unliteral(one) if isinstance(one, IntegerLiteral | BooleanLiteral) else one
 
 
+def _compile_once(kernel: Any, signature: Any) -> Any:
+    """Compile a kernel, or load what this or another process has compiled."""
+    arguments, _ = sigutils.normalize_signature(signature)
+    if tuple(arguments) in kernel.overloads or isinstance(kernel._cache, NullCache):
+        return CPUDispatcher.compile(kernel, signature)
+    with global_compiler_lock, _alone(kernel, signature):
+        return CPUDispatcher.compile(kernel, signature)
+
+
+@contextlib.contextmanager
+def _alone(kernel: Any, signature: Any) -> Iterator[None]:
+    """Hold the lock of a kernel: one byte of a common file.
+
+    Nobody waits in a circle, because kernels call each other in one direction only. The locks of a
+    process that dies are free. After two minutes, or without locks, everyone compiles alone.
+    """
+    file = _lock_file(kernel._cache.cache_path, os.getpid())
+    text = f"{kernel.py_func.__module__} {kernel.py_func.__qualname__} {signature}"
+    place = 1, int.from_bytes(hashlib.sha256(text.encode()).digest()[:5])
+    until, waits = time.monotonic() + _LONGEST, file is not None
+    while waits and time.monotonic() < until:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, *place)
+            waits = False
+        except BlockingIOError:
+            time.sleep(0.01)
+        except OSError:  # some network drives have no locks
+            break
+    try:
+        yield
+    finally:
+        if file is not None and not waits:
+            fcntl.lockf(file, fcntl.LOCK_UN, *place)
+
+
+@functools.cache
+def _lock_file(folder: str, process: int) -> int | None:
+    """The file of locks beside the cached kernels, which stays open."""
+    if fcntl is None:
+        return None
+    try:
+        return os.open(os.path.join(folder, "compiling.lock"), os.O_RDWR | os.O_CREAT)
+    except OSError:
+        return None
+
+
 _INNER = {"twin": None, "__call__": _call_twin, "get_call_template": _call_type}
-InnerKernel = type("InnerKernel", (CPUDispatcher,), _INNER)
+KeptKernel = type("KeptKernel", (CPUDispatcher,), {"compile": _compile_once})
+InnerKernel = type("InnerKernel", (KeptKernel,), _INNER)
 
 
 def _inner(dispatcher: Any) -> Any:
@@ -171,6 +231,8 @@ def _keep(dispatcher: Any) -> Any:
         if cache is not None:
             try:
                 dispatcher._cache = cache(dispatcher.py_func)
+                if type(dispatcher) is CPUDispatcher:
+                    dispatcher.__class__ = KeptKernel
             except (OSError, RuntimeError) as error:
                 _warn_uncached(str(error))
     return dispatcher

@@ -1,7 +1,8 @@
 """Compile the planning of `few` in a second process, while this one compiles what plays.
 
 Both halves take about ten seconds, once: the compiled code is kept on disk, where this process then
-finds it. Whatever goes wrong there is only missing, and is compiled here.
+finds it. What the other process is compiling, this one waits for; whatever goes wrong there is
+compiled here.
 """
 
 from __future__ import annotations
@@ -18,28 +19,15 @@ import numpy as np
 from lowswitch.show.progress import cores
 
 _HELPER = "LOWSWITCH_COMPILES_AHEAD"  # set in the second process, which begins no third one
-_LONGEST = 120.0  # seconds that anybody waits for it
 _SOURCE = Path(__file__).parents[2]
 
 
-def begin_compiling() -> None:
-    """Begin, unless it is compiled already, cannot be kept, or there is only one core."""
-    _helper()
-
-
-def wait_until_compiled() -> None:
-    """Wait for the second process, if one is at work."""
-    helper = _helper()
-    if helper is not None:
-        try:
-            helper.wait(_LONGEST)
-        except subprocess.TimeoutExpired:
-            helper.kill()
-
-
 @functools.cache
-def _helper() -> subprocess.Popen[bytes] | None:
-    """The second process; it is begun at most once."""
+def compile_ahead() -> subprocess.Popen[bytes] | None:
+    """Begin the second process, at most once.
+
+    There is none if everything is compiled already or cannot be kept, or on a single core.
+    """
     from lowswitch.kernels.compile import is_missing
     from lowswitch.kernels.exploitation import exploit
 

@@ -26,7 +26,7 @@ from lowswitch.kernels.arrays import (
     PlanTables,
 )
 from lowswitch.learners import integrity
-from lowswitch.learners.ahead import begin_compiling, wait_until_compiled
+from lowswitch.learners.ahead import compile_ahead
 from lowswitch.learners.beginnings import exploring_policies
 from lowswitch.learners.bounds import CellBounds
 from lowswitch.learners.hypotheses import Seen
@@ -86,7 +86,7 @@ class PlannerKnowledge(Knowledge):
         other = type(self)(self.estimator, self.spec, self.allowed)
         other.tables = fresh_plan_tables(self.spec, self.allowed, seed)
         if isinstance(self.estimator, LearnedPosterior):
-            begin_compiling()
+            compile_ahead()
         return other
 
     def begin_with(self, policy: np.ndarray) -> None:
@@ -244,7 +244,6 @@ class PlannerKnowledge(Knowledge):
         from lowswitch.kernels.evidence import believe
         from lowswitch.kernels.exploitation import COMPARED, exploit
 
-        wait_until_compiled()
         values, belief = np.zeros((2, COMPARED)), believe(self.spec, self.tables)
         caution, gain, ratio = -1.0, 0.0, 0.0
         if self.tables.chosen[0]:
@@ -324,7 +323,6 @@ class PlannerKnowledge(Knowledge):
         from lowswitch.kernels.evidence import believe
         from lowswitch.kernels.model_draws import curious, plan_on_draw
 
-        wait_until_compiled()
         belief = curious(self.spec, believe(self.spec, self.tables))
         work = len(belief.laws.n) + self.allowed.size
         at_once = min(self.members, cores()) if work > _LARGE else 1
