@@ -113,6 +113,7 @@ def main() -> None:
     options = parser.parse_args()
     results = bench.Results(options.json)
     for name in options.names or WORKS:
+        load, run = os.getloadavg()[0], bench.described(bench.load_before())
         with tempfile.TemporaryDirectory() as cache:
             cold, warm = (
                 first(name, cache, folder)
@@ -120,8 +121,8 @@ def main() -> None:
             )
         most = MOST.get(name)
         verdict = "" if most is None else "PASS" if cold["seconds"] < most else "MISS"
-        found = {"cold": cold, "warm": warm, "most": most, "verdict": verdict}
-        results.keep(name, found | {"run": bench.described(bench.load_before())})
+        found = {"cold": cold, "warm": warm, "most": most, "verdict": verdict, "load": load}
+        results.keep(name, found | {"run": run})
 
 
 if __name__ == "__main__":

@@ -21,10 +21,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-try:
+with contextlib.suppress(ImportError):  # Windows has no such locks
     import fcntl
-except ImportError:  # Windows has none
-    fcntl = None  # type: ignore[assignment]
 
 import numpy as np
 from numba import jit, njit
@@ -146,11 +144,11 @@ def _alone(kernel: Any, signature: Any) -> Iterator[None]:
     file = _lock_file(kernel._cache.cache_path, os.getpid())
     text = f"{kernel.py_func.__module__} {kernel.py_func.__qualname__} {signature}"
     place = 1, int.from_bytes(hashlib.sha256(text.encode()).digest()[:5])
-    until, waits = time.monotonic() + _LONGEST, file is not None
-    while waits and time.monotonic() < until:
+    until, is_held = time.monotonic() + _LONGEST, False
+    while file is not None and not is_held and time.monotonic() < until:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, *place)
-            waits = False
+            is_held = True
         except BlockingIOError:
             time.sleep(0.01)
         except OSError:  # some network drives have no locks
@@ -158,14 +156,14 @@ def _alone(kernel: Any, signature: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        if file is not None and not waits:
+        if file is not None and is_held:
             fcntl.lockf(file, fcntl.LOCK_UN, *place)
 
 
 @functools.cache
 def _lock_file(folder: str, process: int) -> int | None:
     """The file of locks beside the cached kernels, which stays open."""
-    if fcntl is None:
+    if "fcntl" not in globals():
         return None
     try:
         return os.open(os.path.join(folder, "compiling.lock"), os.O_RDWR | os.O_CREAT)
