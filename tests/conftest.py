@@ -26,6 +26,7 @@ from scipy import sparse
 import browser
 import lowswitch as ls
 from lowswitch.features import problems
+from lowswitch.learners import ahead
 from lowswitch.show.progress import cores
 
 
@@ -33,6 +34,7 @@ def pytest_configure():
     if "PYTEST_XDIST_WORKER" not in os.environ:
         # for workers and their children: the cores are theirs, and waiting threads would take them
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        os.environ[ahead.HELPER] = "1"  # workers compile for each other
         _write_to_memory()
 
 

@@ -27,6 +27,7 @@ def begun(monkeypatch):
         return begin([sys.executable, "-c", "import time; time.sleep(30)"])
 
     monkeypatch.setattr(kernel_compile, "is_missing", lambda kernel: True)
+    monkeypatch.delenv(ahead.HELPER, raising=False)
     monkeypatch.setattr(ahead, "cores", lambda: 2)
     monkeypatch.setattr(ahead.subprocess, "Popen", popen)
     ahead.compile_ahead.cache_clear()
@@ -62,7 +63,7 @@ def test_one_process_is_begun_and_nobody_waits_for_it(begun):
     learned()
     ((command, environment),) = begun
     assert "plan_once" in command[-1]
-    assert environment[ahead._HELPER]
+    assert environment[ahead.HELPER]
     assert ahead.compile_ahead().poll() is None
     assert learner.deployments == 2
 
@@ -75,7 +76,7 @@ def test_no_process_is_begun_without_need(begun, monkeypatch, reason):
     elif reason == "one core":
         monkeypatch.setattr(ahead, "cores", lambda: 1)
     elif reason == "is the second":
-        monkeypatch.setenv(ahead._HELPER, "1")
+        monkeypatch.setenv(ahead.HELPER, "1")
     ls.Learner(algorithm, horizon=2, states=3, actions=2, episodes=40)
     assert not begun
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from lowswitch.show.progress import cores
 
-_HELPER = "LOWSWITCH_COMPILES_AHEAD"  # set in the second process, which begins no third one
+HELPER = "LOWSWITCH_COMPILES_AHEAD"  # set in the second process, which begins no third one
 _SOURCE = Path(__file__).parents[2]
 
 
@@ -31,14 +31,14 @@ def compile_ahead() -> subprocess.Popen[bytes] | None:
     from lowswitch.kernels.compile import is_missing
     from lowswitch.kernels.exploitation import exploit
 
-    if _HELPER in os.environ or cores() < 2 or not is_missing(exploit):
+    if HELPER in os.environ or cores() < 2 or not is_missing(exploit):
         return None
     path = os.pathsep.join([str(_SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
     code = "from lowswitch.learners.ahead import plan_once; plan_once()"
     try:
         helper = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", code],
-            env=os.environ | {_HELPER: "1", "PYTHONPATH": path},
+            env=os.environ | {HELPER: "1", "PYTHONPATH": path},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
