@@ -31,7 +31,7 @@ def compile_ahead() -> subprocess.Popen[bytes] | None:
     from lowswitch.kernels.compile import is_missing
     from lowswitch.kernels.exploitation import exploit
 
-    if HELPER in os.environ or cores() < 2 or not is_missing(exploit):
+    if HELPER in os.environ or cores() < 2 or not sys.executable or not is_missing(exploit):
         return None
     path = os.pathsep.join([str(_SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
     code = "from lowswitch.learners.ahead import plan_once; plan_once()"
