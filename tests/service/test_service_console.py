@@ -235,7 +235,7 @@ def test_a_rollback_keeps_what_a_veto_forbids_out_and_restores_the_rest(tmp_path
         assert "Version 2 is already deployed, except for what was forbidden since." in text
         ledger.rollback(1, by="office", reason="an alarm")
         served.post("/freeze", session, reason="an alarm")
-        assert "Vetoes, rollbacks and the end of a trial are still possible" in plain(
+        assert "It is still possible to forbid treatments, to put an earlier version back" in plain(
             served.page("/", session)[1].encode()
         )
         place = f"{WARD['states'][x]}, {WARD['steps'][h]}"
@@ -312,7 +312,8 @@ def test_the_cost_of_a_trial_is_told_only_against_the_protocol_it_was_estimated_
         status = plain(served.page("/", session)[1])
         assert f"for patients outside the trial: {both[0]}" in status
         assert f"With the proposed trial, over all patients: {both[1]}." in status
-        assert "no report is taken (sites keep theirs and send them later)" in status
+        assert "no report can be sent, settled or corrected" in status
+        assert "Sites keep their reports and send them later." in status
         assert f"together: {both[0]}" in plain(page)
         assert f"with the proposed trial, over all patients: {both[1]}" in plain(page)
         for column in ("Gain per 100", "interval", "How sure"):  # by the newest rule

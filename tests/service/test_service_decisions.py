@@ -195,7 +195,8 @@ def test_a_request_that_came_while_somebody_read_is_shown_first(clinic, same):
     assert len(ledger.motions()) == 2
     page = plain(clinic.page("/", vega)[1])
     assert ("Is the same as" if same else "Contradicts") + " Dr Roth's request: approve 1" in page
-    assert "Waiting for your agreement" in page
+    assert "Waiting for reviewers" in page  # one of the two requests is her own
+    assert "You agree already; 1 more reviewer must agree, too." in page
 
 
 def test_a_late_agreement_says_what_became_of_the_request(clinic):

@@ -47,7 +47,11 @@ KINDS = {
     "told": Kind(word="reported", learn_later=True, of_ticket=True, has_report=True),
     "missing": Kind(word="declared missing", learn_later=True, of_ticket=True, has_report=True),
     "refused": Kind(
-        word="report refused", learn_later=True, of_ticket=True, uncounted=True, is_neutral=True
+        word="report came too late",
+        learn_later=True,
+        of_ticket=True,
+        uncounted=True,
+        is_neutral=True,
     ),
     "conflict": Kind(
         word="contradicting report",
@@ -132,7 +136,10 @@ KINDS = {
     "requested": Kind("asked for a decision", word="request", is_request=True, is_neutral=True),
     "seconded": Kind("agreed to a request", word="agreement", is_request=True, is_neutral=True),
     "declined": Kind(
-        "declined a request", word="request turned down", is_decision=True, is_neutral=True
+        "declined a request",
+        word="request turned down or withdrawn",
+        is_decision=True,
+        is_neutral=True,
     ),
     "history": Kind("imported history", word="history imported"),
     "created": Kind("began the run", word="run begun", makes_version=True),

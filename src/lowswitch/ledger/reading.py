@@ -450,6 +450,22 @@ class Reading:
                 for site, count, asked in self.store.open_by_site()
             ]
 
+    def look_alikes(self, most: int = 50) -> list[list[StoredTicket]]:
+        """Tickets of one site whose requests differ in blanks or capital letters alone.
+
+        They may be one case that was enrolled twice.
+
+        Parameters
+        ----------
+        most
+            At most so many such requests.
+        """
+        found = dict[tuple[str, str], list[StoredTicket]]()
+        with self._lock:
+            for one in self.store.look_alikes(most):
+                found.setdefault((one.site, one.request.strip().lower()), []).append(one)
+        return [*found.values()]
+
     def tickets_named(self, names: Sequence[str]) -> list[StoredTicket]:
         """The tickets of these names, in the order in which they were issued."""
         with self._lock:

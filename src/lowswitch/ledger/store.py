@@ -384,6 +384,18 @@ class Store(ABC):
             rows = self.execute(sql, *begins, *some, *small)
             yield from (StoredTicket(*row) for row in rows)
 
+    def look_alikes(self, most: int) -> list[StoredTicket]:
+        """The tickets of a site whose names differ in blanks at their ends or in capitals alone.
+
+        most: so many such names.
+        """
+        name = "LOWER(TRIM(request))"
+        groups = f"SELECT site AS place, {name} AS name FROM tickets GROUP BY site, {name}"
+        alike = f"{groups} HAVING COUNT(*) > 1 ORDER BY 1, 2 LIMIT ?"
+        both = f"site = alike.place AND {name} = alike.name"
+        sql = f"SELECT {_TICKET} FROM tickets JOIN ({alike}) AS alike ON {both} ORDER BY number"
+        return [StoredTicket(*row) for row in self.execute(sql, most)]
+
     def open_by_site(self) -> list[tuple[str, int, int]]:
         """Each site with open tickets: how many, and the event that asked for the first one."""
         sql = "SELECT site, COUNT(*), MIN(asked) FROM tickets WHERE status = 'open' GROUP BY site"

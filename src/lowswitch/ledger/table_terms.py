@@ -182,8 +182,8 @@ class TableTerms(Terms):
         for h, x, a in zip(range(self.horizon), states, actions, strict=False):
             if (h, x, a) in self._forbidden:
                 raise LedgerError(
-                    f"action {self.labels['action'][a]} is not allowed at step"
-                    f" {self.labels['step'][h]} in state {self.labels['state'][x]}"
+                    f"{self.named('action', a)} is not allowed at {self.named('step', h)} in"
+                    f" {self.named('state', x)}"
                 )
 
     def _require_lengths(

@@ -196,6 +196,11 @@ class Terms(ABC):
         """The run's word for an episode, a step, a state, an action or a reward."""
         return self.words.get(kind, WORDS[kind])
 
+    def named(self, kind: str, position: int) -> str:
+        """A label after the run's word for its kind, unless it begins with that: visit 1."""
+        word, label = self.word(kind), self.labels[kind][position]
+        return label if label.lower().startswith(word.lower()) else f"{word} {label}"
+
     @property
     @abstractmethod
     def sizes(self) -> str:
@@ -437,8 +442,9 @@ class Terms(ABC):
         """A reward within the declared range."""
         low, high = self.rewards
         if not (is_number(value) and low <= value <= high):
+            name = f"{self.words['reward']}:" if "reward" in self.words else "the reward"
             raise LedgerError(
-                f"the reward {value!r} is outside of the declared range [{low:g}, {high:g}], so"
+                f"{name} {value!r} is outside of the declared range [{low:g}, {high:g}], so"
                 " the report was not recorded; correct it, and send it again"
             )
         return float(value)

@@ -84,10 +84,17 @@ def status(state: State, counts: dict[str, int]) -> Status:
 def why_paused(event: Event, terms: Terms) -> str:
     """Who paused a run, when and why, for anybody who is refused because of it."""
     when = datetime.fromisoformat(event.time).strftime("%Y-%m-%d %H:%M UTC")
-    case = terms.word("episode")
     return (
-        f"{event.actor} paused this run on {when} ({event.payload['reason']!r}). No new {case} can"
-        " be enrolled, no report is taken, and no change can be approved until the run resumes"
+        f"{event.actor} paused this run on {when} ({event.payload['reason']!r}). Until the run"
+        f" resumes, {while_paused(terms)}"
+    )
+
+
+def while_paused(terms: Terms) -> str:
+    """What cannot be done while a run is paused."""
+    return (
+        f"no {terms.word('episode')} can be enrolled, no report can be sent, settled or corrected,"
+        " and no change can be approved, postponed or allowed again"
     )
 
 

@@ -222,7 +222,7 @@ class Writer:
                 self.add(known.site, SITE, "refused", report.to_payload())
             raise errors.ExpiredError(
                 f"ticket {ticket} was declared missing before its report came, and the run goes on"
-                " without it; an operator can enter it with amend"
+                " without it; the trial office can enter it"
             )
         before = self._told_before(known, report)
         if before is None:
@@ -295,8 +295,11 @@ class Writer:
             return
         sent = self._sent("conflict", known.number)
         answered = self._sent("dismissed", known.number)
-        last = max([known.report or 0, *(one.seq for one in answered)])
-        if not any(one.seq > last for one in sent):
+        last = max([0, *(one.seq for one in answered if not one.payload.get("unlikely"))])
+        other = [
+            one for one in sent if self.on_record(known, Report.from_payload(one.payload)) is None
+        ]
+        if not any(one.seq > last for one in other):
             raise LedgerError(f"no report waits that contradicts the one of ticket {ticket}")
         self.add(by, OPERATOR, "dismissed", {"number": known.number, "reason": reason})
 

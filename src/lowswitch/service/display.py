@@ -549,18 +549,23 @@ class Wanted(NamedTuple):
     since: str
     until: str
 
-    def of(self, read: Callable[[int, int | None], list[Event]], before: int | None) -> list[Event]:
-        """The newest matching events, at most one page; read: a page of events before a number."""
-        found = list[Event]()
+    def of(
+        self, read: Callable[[int, int | None], list[Event]], before: int | None
+    ) -> tuple[list[Event], int | None]:
+        """The newest matching events, at most one page, and the event before which to go on.
+
+        read: a page of events before a number. None: there are no earlier ones.
+        """
+        found, size = list[Event](), _PIECE if any(self) else EVENTS
         for _ in range(_MOST_PIECES):
-            some = read(EVENTS if not any(self) else _PIECE, before)
+            some = read(size, before)
             found += [one for one in some if self.fits(one)]
-            if len(found) >= EVENTS or not some or (self.since and some[-1].time < self.since):
-                break
+            if len(found) >= EVENTS:
+                return found[:EVENTS], found[EVENTS - 1].seq
+            if len(some) < size or (self.since and some[-1].time < self.since):
+                return found, None
             before = some[-1].seq
-            if not any(self):
-                break
-        return found[:EVENTS]
+        return found, before
 
     def fits(self, event: Event) -> bool:
         """Whether an event is of this person and of these days."""
@@ -599,6 +604,14 @@ def newest_of(found: Sequence[Sequence[Event]], most: int) -> list[Event]:
     return merged[:most]
 
 
+def event_word(event: Event, who_asked: dict[int, str]) -> str:
+    """What the audit calls an event; who_asked: for each request, by its event."""
+    if event.kind != "declined":
+        return kind_word(event.kind)
+    own = who_asked.get(event.payload["motion"]) == event.actor
+    return "request withdrawn" if own else "request turned down"
+
+
 def event_words(
     terms: Terms,
     laws: Laws,
@@ -624,7 +637,7 @@ def event_words(
         return [*said, f"reason: {payload['reason']}"] if "reason" in payload else said
     found = list[str]()
     version = payload.get("version", 0)
-    if KINDS.get(event.kind) and KINDS[event.kind].is_decision:
+    if KINDS.get(event.kind) and KINDS[event.kind].is_decision and event.kind != "declined":
         found.append(decision_words(terms, event.kind, payload, laws))
     if makes_version(event.kind, payload) and 1 < version <= len(laws.tables):
         lines, changed = laws.lines(terms, version), laws.words(version)

@@ -11,7 +11,10 @@ from lowswitch.service.precedents import decided
 from lowswitch.show.text import counted, plural
 
 MOST_LINES = 8  # that name held places
-_SOONER = "Asking again before then leaves {them} out, unless somebody asks for held places, too."
+_SOONER = (
+    "Asking again before then leaves {them} out, unless somebody asks for a proposal with the"
+    " places that are held back."
+)
 
 
 def end_words(known: Known, hold: Hold) -> str:

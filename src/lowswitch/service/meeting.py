@@ -193,7 +193,9 @@ async def propose(call: Call) -> Response:
     left_out = not held and bool(call.service.ledger.holds())
 
     async def sheet() -> Sheet:
-        return _propose_sheet(await known_of(call), held=held)
+        known, journal = await known_of(call), call.service.journal
+        doubtful = len({*journal.contradicted, *journal.doubted})
+        return _propose_sheet(known, held=held, doubtful=doubtful)
 
     def done(answer: Any, _: Sheet) -> tuple[str, str]:
         if answer is None:
@@ -204,10 +206,11 @@ async def propose(call: Call) -> Response:
     return await two_steps(call, "propose", {"held": True} if held else {}, sheet, done)
 
 
-def _propose_sheet(known: Known, *, held: bool) -> Sheet:
+def _propose_sheet(known: Known, *, held: bool, doubtful: int) -> Sheet:
     """From what the learner would propose, what it costs, and what would be left out.
 
-    held: whether postponed and rolled-back places may be proposed again.
+    held: whether postponed and rolled-back places may be proposed again. doubtful: how many reports
+    are contradicted or unlikely.
     """
     run, view, word = known.run, known.view, known.terms.word("episode")
     lines = [
@@ -222,7 +225,7 @@ def _propose_sheet(known: Known, *, held: bool) -> Sheet:
     if view is not None:
         lines += _differs(known, view)
     lines += standing.falling(known)
-    left_out = run.waiting + run.open
+    left_out = run.waiting + run.open + run.refused
     warnings = holds.asked_for(known) if held else holds.left_out(known)
     if run.waiting:
         warnings.append(f"{run.behind}. They would not be counted in.")
@@ -231,6 +234,12 @@ def _propose_sheet(known: Known, *, held: bool) -> Sheet:
     if run.refused:
         late = counted(run.refused, "report")
         warnings.append(f"{late} came after being declared missing. They would not be counted in.")
+    if doubtful:
+        said = counted(doubtful, "report", "is", "are")
+        warnings.append(
+            f"{said} contradicted by a later one, unlikely or not as planned, and not settled. What"
+            " was reported first counts."
+        )
     button = "Ask for a proposal" if view is None else "Ask for another proposal"
     if held:
         button += f", also for {counted(holds.facts(known)['count'], 'held place')},"

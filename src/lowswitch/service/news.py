@@ -9,6 +9,7 @@ import numpy as np
 
 from lowswitch.ledger import ProposalView
 from lowswitch.ledger.events import KINDS, Event
+from lowswitch.ledger.state import MISSING, REFUSED, WAITING
 from lowswitch.ledger.text import percent
 from lowswitch.service import display, effects, phrases
 from lowswitch.service.effects import Known
@@ -52,7 +53,8 @@ def news(
     old = {(row["step"], row["state"]): row for row in before.payload["rows"]}
     decided = {(h, x) for mark in marks if _on_rows(mark) for h, x in mark.facts["rows"]}
     learned = view.told - before.payload["told"]
-    lines, new = _changes(known, view, old, decided, same_data=not learned)
+    same = not learned and not any(map(_is_new_data, marks))
+    lines, new = _changes(known, view, old, decided, same_data=same)
     lines += _trial(known, view, old, base) if known.protocol else []
     return {
         "since": f"since you read the proposal of {display.clock(before.time)}"
@@ -69,13 +71,45 @@ def _why(
     known: Known, marks: Sequence[Mark], learned: int, old: Collection[tuple[int, int]]
 ) -> list[str]:
     """What happened since the earlier proposal, newest last."""
-    found = [_did(known, mark, old) for mark in marks if _leads(mark)]
+    found = [
+        _did(known, mark, old) for mark in marks if _leads(mark) and not KINDS[mark.kind].has_report
+    ]
     rest = len(found) - _MOST_EVENTS
     found = [f"{counted(rest, 'earlier event')}"] * (rest > 0) + found[-_MOST_EVENTS:]
+    found += _corrected(marks)
     if learned:
         found.append(f"{counted(learned, 'report', 'was', 'were')} learned since")
+    elif any(map(_is_new_data, marks)):
+        found.append("No other report was learned since")
     else:
         found.append("No report was learned since: the data are the same")
+    return found
+
+
+def _is_new_data(mark: Mark) -> bool:
+    """Whether somebody corrected a report that had been learned, or entered one after all."""
+    return KINDS[mark.kind].has_report and mark.facts["was"] != WAITING
+
+
+def _corrected(marks: Sequence[Mark]) -> list[str]:
+    """Who corrected reports, or entered late ones, how many and when; all of a person in one."""
+    some = [mark for mark in marks if KINDS[mark.kind].has_report]
+    done = {
+        "corrected": [mark for mark in some if mark.facts["was"] not in (MISSING, REFUSED)],
+        "entered after being declared missing": [
+            mark for mark in some if mark.facts["was"] in (MISSING, REFUSED)
+        ],
+    }
+    found = list[str]()
+    for did, its in done.items():
+        for name in dict.fromkeys(mark.actor for mark in its):
+            own = [mark for mark in its if mark.actor == name]
+            times = list(dict.fromkeys(display.clock(mark.time) for mark in own))
+            when = f"on {times[0]}" if len(times) == 1 else f"from {times[0]} to {times[-1]}"
+            numbers = {mark.facts["number"] for mark in own}
+            what = counted(len(numbers), "report", "was", "were")
+            data = ": that changed the data" if any(map(_is_new_data, own)) else ""
+            found.append(f"{what} {did} by {name} {when}{data}")
     return found
 
 
@@ -91,8 +125,6 @@ def _did(known: Known, mark: Mark, old: Collection[tuple[int, int]]) -> str:
     if mark.kind == "met":
         held = ", also for held places" if mark.facts.get("held") else ""
         return f"{mark.actor} asked again{held} {when}"
-    if KINDS[mark.kind].has_report:
-        return f"{mark.actor} {KINDS[mark.kind].verb} {when}"
     did = display.decision_words(known.terms, mark.kind, mark.facts, known.precedents.laws)
     rows = [(h, x) for h, x in mark.facts.get("rows", [])]
     if _on_rows(mark):

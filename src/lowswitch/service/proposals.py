@@ -347,5 +347,7 @@ def why_now(journal: Journal, view: ProposalView, terms: Terms) -> str:
         if before.kind == "history":
             return "The history of the old protocol was imported."
         did = display.decision_words(terms, before.kind, before.facts)
+        if (several := journal.in_a_row(before)) > 1:
+            did = f"corrected {counted(several, 'report')}"
         return f"The learner made it again after {display.who(before)} {did}."
     return f"Its schedule allowed a change after {counted(view.told, case, 'was', 'were')} learned."

@@ -14,8 +14,8 @@ from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.responses import MotionView
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.review.gate import Hold
-from lowswitch.service import actions
-from lowswitch.service.app import Call, as_refusal
+from lowswitch.service import actions, people
+from lowswitch.service.app import Call, as_refusal, now
 from lowswitch.service.bodies import BODIES, RefusedError, checked
 from lowswitch.service.display import laws_of
 from lowswitch.service.effects import Known, changed_anywhere, changed_rows, law_of
@@ -215,11 +215,14 @@ def _require_fields(action: str, given: dict[str, Any]) -> None:
 async def _ask(call: Call, sheet: Sheet, wrong: str = "", status: int = 200) -> Response:
     """The page on which a decision is confirmed."""
     kept = [(name, value) for name, value in call.fields if name not in _OWN]
+    run = await call.service.engine.call(call.service.ledger.status)
     return await show(
         call,
         "confirm.html",
         "",
         status,
+        run=run,
+        short=people.stuck(call.service.access, now(), run.quorum),
         sheet=sheet,
         path=call.endpoint.path,
         kept=kept,
