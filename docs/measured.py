@@ -767,11 +767,15 @@ def of_sets(sets: dict[str, Any]) -> dict[str, str]:
     before, now = (_families(sets[which]) for which in ("_fourth", "_fourth_again"))
     broken = [[name, *_covered(before[name]), *_covered(now[name])] for name in before]
     said = ["families", "rule 5, 80 %", "95 %", "rule 6, 80 %", "95 %"]
-    fifth = "_fifth_again", "_fifth_8"
-    old, new = (_families(sets[which]) for which in fifth)
-    good = [[name, *_covered(old[name]), *_covered(new[name])] for name in old]
-    first = [sets[which]["parts"]["first meeting"] for which in fifth]
-    good.append(["first meetings", *_covered(first[0]), *_covered(first[1])])
+    good, (old, new) = [], (sets["_fifth_8"][part] for part in ("before", "parts"))
+    for name, of in _families(sets["_fifth_8"]).items():
+        good.append([name, *_covered(old[name]), *_covered(of)])
+    good.append(
+        ["first meetings", *_covered(old["first meeting"]), *_covered(new["first meeting"])]
+    )
+    good.append(
+        ["all", *_covered(old["all"]), *_covered(sets["_fifth_8"]["different"]["intervals"])]
+    )
     these = ["families", "rule 7, 80 %", "95 %", "rule 8, 80 %", "95 %"]
     return {
         "evidence/sets": table(head, rows, left=2),
