@@ -343,6 +343,21 @@ class Reviewed:
             )
         )
 
+    def floor_warning(self, policy: Any = None) -> str | None:
+        """What today's data say against the `floor` of the algorithm; None if it is kept.
+
+        Approvals below the floor are refused. A rollback, a veto and a policy installed by hand are
+        not, because they must always be possible; ask this before or after them. With
+        features, a policy without a trial is not checked.
+
+        Parameters
+        ----------
+        policy
+            A policy that might be deployed, by default the deployed one.
+        """
+        checked = None if policy is None else self._checked_policy(policy)
+        return self._gate.floor_warning(self._knowledge, checked, self.told)
+
     def _checked_policy(self, policy: Any) -> Any:
         """Check that a policy may be deployed."""
         raise NotImplementedError

@@ -740,7 +740,10 @@ async def rollback(call: Call) -> Response:
             raise LedgerError(f"there is no version {given.get('version')!r}; they are 1 to {last}")
         ledger = call.service.ledger
         more = await call.service.engine.call(lambda: ledger.rollback_to(given["version"]))
-        return await _of_kind(call, "rolled_back", {"to": given["version"]} | more)
+        found = await _of_kind(call, "rolled_back", {"to": given["version"]} | more)
+        below = await call.service.engine.call(lambda: ledger.floor_warning(given["version"]))
+        said = [] if below is None else [f"By today's reports {below}."]
+        return found._replace(warnings=[*found.warnings, *said])
 
     def done(new: Any, _: Sheet) -> tuple[str, str]:
         return (
