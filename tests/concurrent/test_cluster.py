@@ -15,6 +15,7 @@ import pytest
 import ray
 
 import lowswitch as ls
+from calls import alike, measured, planned, raced, swept
 from conftest import ALGORITHMS, PROBLEMS
 from exam import MACHINES, RULES, StaysOpen, in_turn, same_rounds, same_run, sequential
 from lowswitch import concurrent
@@ -389,6 +390,109 @@ def test_actors_and_a_node_may_go_in_the_middle_of_a_round(open_fleet, connected
     assert opened.lost == 3
     # There is no room for the fifth one, and the others did not wait for it.
     assert sum(worker.up for worker in opened.workers) == CPUS
+
+
+# ---- units of work -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crew(connected):
+    """The workers of the cluster; in the end none of them is busy."""
+    with Ray().crew() as opened:
+        yield opened
+    assert ray.is_initialized()
+    until(lambda: ray.available_resources().get("CPU", 0) >= CPUS)
+
+
+def nap(table, number, seconds=0.0):
+    time.sleep(seconds)
+    table[0] += number  # which changes nothing for other units
+    return os.getpid(), table.sum()
+
+
+def test_every_unit_is_carried_out_by_some_worker(crew):
+    table = np.zeros(10**5)
+    found = dict(crew.each(nap, [(table, number, 0.05) for number in range(40)]))
+    assert sorted(found) == list(range(40))
+    assert len({pid for pid, _ in found.values()}) > 1
+    assert os.getpid() not in {pid for pid, _ in found.values()}
+    assert table.sum() == 0.0
+    assert list(crew.each(nap, [])) == []
+
+
+def die(happened, number, times):
+    """The worker of this unit is killed the first times."""
+    if number == 3 and len(list(happened.iterdir())) < times:
+        (happened / str(time.time_ns())).touch()
+        os.kill(os.getpid(), 9)
+    return number**2
+
+
+def test_the_unit_of_a_killed_worker_is_carried_out_again(crew, tmp_path):
+    found = dict(crew.each(die, [(tmp_path, number, 2) for number in range(8)]))
+    assert found == {number: number**2 for number in range(8)}
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_unit_that_kills_every_worker_is_an_error(crew, tmp_path):
+    with pytest.raises(FleetError, match="lost its worker 4 times .*check the memory"):
+        list(crew.each(die, [(tmp_path, number, 99) for number in range(8)]))
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def refuse(number):
+    raise ArithmeticError(f"{number} is odd")
+
+
+def test_the_error_of_a_unit_is_raised_as_it_is(crew):
+    with pytest.raises(ArithmeticError, match="[13579] is odd"):
+        list(crew.each(refuse, [(1,), (3,)]))
+
+
+def test_what_cannot_be_sent_is_named(crew):
+    with pytest.raises(ValueError, match="lock cannot be sent to another machine"):
+        list(crew.each(nap, [(threading.Lock(), 1)]))
+
+
+def test_units_that_nobody_waits_for_any_more_end(crew):
+    for place, _ in crew.each(nap, [(np.zeros(1), number, 0.5) for number in range(50)]):
+        if place >= 0:
+            break  # the fixture waits until no CPU is busy
+
+
+def test_a_node_may_go_while_it_works(crew, connected):
+    node = connected.add_node(num_cpus=2)
+    until(lambda: ray.cluster_resources().get("CPU", 0) >= CPUS + 2)
+    gone = threading.Thread(
+        target=connected.remove_node, args=(node,), kwargs={"allow_graceful": 0}
+    )
+    found = {}
+    for place, (_, total) in crew.each(nap, [(np.zeros(1), n, 0.3) for n in range(40)]):
+        found[place] = total
+        if len(found) == 3:
+            gone.start()
+    gone.join()
+    assert found == {number: number for number in range(40)}
+    until(lambda: sum(one["Alive"] for one in ray.nodes()) == 3)
+
+
+@pytest.mark.parametrize("work", [swept, raced, planned], ids=lambda work: work.__name__)
+def test_whole_calls_on_a_cluster_are_those_of_one_process(connected, work, tmp_path):
+    alike(work(Ray(), tmp_path), work())
+
+
+def test_the_claims_are_measured_on_a_cluster(connected, tmp_path):
+    alike(measured(Ray(workers=2), tmp_path / "there"), measured(folder=tmp_path / "here"))
+
+
+def test_a_crew_ends_the_connection_that_it_made(tmp_path):
+    code = (
+        "import ray\nfrom lowswitch import concurrent\n"
+        "with concurrent.Ray('local', workers=1).crew() as crew:\n"
+        "    assert dict(crew.each(pow, [(2, 3), (3, 2)])) == {0: 8, 1: 9}\n"
+        "assert not ray.is_initialized()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=120)
 
 
 # ---- whole runs ----------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import Terms, declared, read_terms
 from lowswitch.ledger.writer import Writer, text
 
-
 _MOST_RECENT = 100_000  # tickets
 
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-
 _MOST = 1 << 15  # steps that wait to be counted
 
 

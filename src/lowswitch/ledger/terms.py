@@ -55,7 +55,8 @@ _USUAL: dict[str, Any] = {  # not recorded
 _MOST_NAME = 60  # characters
 _MOST_DAYS = 36_500
 _MOST_DIGITS = 100  # of a number; a longer label is no position of anything
-Steps = tuple[Sequence[Any], Sequence[int], Sequence[float]]  # H states or contexts, actions and rewards
+# H states or contexts, actions and rewards
+Steps = tuple[Sequence[Any], Sequence[int], Sequence[float]]
 
 
 class Report(NamedTuple):
