@@ -94,7 +94,9 @@ def test_threads_hand_out_every_unit_and_stop_at_an_error():
 
 @pytest.mark.parametrize("fleet", [concurrent.InProcess(), concurrent.Processes(workers=2), "ray"])
 def test_a_fleet_without_a_crew_is_refused(fleet):
-    with pytest.raises(ValueError, match="cannot play whole runs; leave fleet out .*concurrent.Ray"):
+    with pytest.raises(
+        ValueError, match="cannot play whole runs; leave fleet out .*concurrent.Ray"
+    ):
         swept(fleet)
 
 

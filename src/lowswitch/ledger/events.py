@@ -200,7 +200,7 @@ def events(rows: Sequence[list[Any]], previous: str) -> list[Event]:
     made, texts = list[Event](), canonical(rows)[2:-5].split(_LINK)
     for (*parts, _), text in zip(rows, texts, strict=True):
         body = f'[{text},"{previous}"]'
-        made.append(Event(*parts, previous, body, digest(body)))
+        made.append(Event._make([*parts, previous, body, digest(body)]))
         previous = made[-1].hash
     return made
 

@@ -259,6 +259,8 @@ class Writer:
 
     def tell_many(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
         """Record reports, as many at once as need no second look; return receipts or refusals."""
+        if not reports:
+            return []
         found = self._plain(reports)
         if found is not None:
             return list(self._record(*found))
