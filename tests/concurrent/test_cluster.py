@@ -231,6 +231,54 @@ def test_a_lost_head_is_an_error_and_the_checkpoint_is_kept(tmp_path):
     assert facts["setting"]["machines"] == 2
 
 
+HEADLESS_SWEEP = (
+    HEADLESS.partition("def lose_the_head")[0]
+    + """
+def lose_the_head(port):
+    while len(list(pathlib.Path("folder").glob("seed-*"))) < 3:
+        time.sleep(0.1)
+    end(f"--gcs_server_port={port}", "gcs_server")
+
+def slow(state, action, h, random):
+    time.sleep(0.002)
+    return action, float(state)
+
+if __name__ == "__main__":
+    cluster._LOST_SECONDS = 2.0
+    address = start()
+    lose = threading.Thread(target=lose_the_head, args=[address.split(":")[1]], daemon=True)
+    lose.start()
+    slow = ls.envs.Simulator(slow, horizon=4, states=2, actions=2)
+    what = {"episodes": 150, "seeds": 100, "folder": "folder"}
+    try:
+        ls.sweep(slow, ls.q_hoeffding(c=0.05), **what, fleet=concurrent.Ray(address))
+    except concurrent.FleetError as error:
+        import ray
+
+        print(error, ray.is_initialized())
+    end("=" + address)
+"""
+)
+
+
+def test_a_lost_head_ends_a_sweep_with_an_error_and_finished_runs_are_kept(tmp_path):
+    script = tmp_path / "driver.py"
+    script.write_text(HEADLESS_SWEEP.replace('"token"', '"disabled"'))
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=os.environ | {"HOME": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert "the head of the Ray cluster at" in done.stdout, done.stderr[-3000:]
+    assert "repeat this call, which resumes from what is kept False" in done.stdout
+    assert done.returncode == 0
+    assert 3 <= len(list((tmp_path / "folder").glob("seed-*"))) < 100
+
+
 def interrupt(*_, **__):
     """What a second Ctrl-C does to whoever waits."""
     raise KeyboardInterrupt

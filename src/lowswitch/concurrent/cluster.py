@@ -242,10 +242,12 @@ class _Head:
         self.looked = self.seen = time.monotonic()  # when it was last asked, and answered
         self.gone = False
 
-    def require(self) -> None:
-        """Raise an error if the head has been unreachable for some time."""
+    def answers(self) -> bool:
+        """Whether it was looked at just now and answered; an error if it has been unreachable for
+        some time.
+        """
         if time.monotonic() - self.looked < _LOOK_SECONDS:
-            return
+            return False
         self.looked = time.monotonic()
         host, port = self.address.rsplit(":", 1)
         try:
@@ -258,8 +260,9 @@ class _Head:
                     "with it the cluster; restart the cluster and repeat this call, "
                     "which resumes from what is kept"
                 ) from None
-        else:
-            self.seen = time.monotonic()
+            return False
+        self.seen = time.monotonic()
+        return True
 
 
 # ---- workers -------------------------------------------------------------------------------------
@@ -322,7 +325,7 @@ class OpenRay(Scheduler[RayWorker]):
         by_reply = {worker.reply: worker for worker in workers}
         deadline = time.monotonic() + seconds
         while True:
-            self.head.require()
+            self.head.answers()
             rest = max(0.0, deadline - time.monotonic())
             ready, _ = _ray().wait(list(by_reply), num_returns=1, timeout=min(rest, _LOOK_SECONDS))
             if ready or time.monotonic() >= deadline:

@@ -22,8 +22,8 @@ class Head(Protocol):
     gone: bool
     patience: float  # seconds until it should be looked at again
 
-    def require(self) -> None:
-        """Raise an error if it has been unreachable for some time."""
+    def answers(self) -> bool:
+        """Whether it was looked at just now and answered; an error if it is lost."""
 
 
 class RayCrew:
@@ -33,7 +33,9 @@ class RayCrew:
     """
 
     def __init__(self, ray: Any, workers: int | None, head: Head) -> None:
-        self.ray, self.workers, self.head = ray, workers, head
+        self.ray, self.head = ray, head
+        self.follows = workers is None  # the size of the cluster
+        self.size = self._size() if workers is None else workers  # units under way at once
 
     def each(
         self, work: Callable[..., Result], units: Sequence[Unit]
@@ -52,13 +54,14 @@ class RayCrew:
         coming, places = enumerate(units), dict[Any, int]()
         try:
             while True:
-                room = self._size() - len(places)
+                if self.head.answers() and self.follows:
+                    self.size = self._size()  # which would wait for a head that is lost
+                room = self.size - len(places)
                 for place, unit in (next(coming, (None, ())) for _ in range(room)):
                     if place is not None:
                         places[task.remote(*map(put, (work, *unit)))] = place
                 if not places:
                     return
-                self.head.require()
                 ready, _ = ray.wait(list(places), num_returns=1, timeout=self.head.patience)
                 for reply in ready:
                     result = self._result(reply)
@@ -67,9 +70,6 @@ class RayCrew:
             self._cancel(list(places))
 
     def _size(self) -> int:
-        """How many units are under way at once; nodes may come and go meanwhile."""
-        if self.workers is not None:
-            return self.workers
         return _WAITING * max(1, int(self.ray.cluster_resources().get("CPU", 1)))
 
     def _result(self, reply: Any) -> Any:

@@ -195,8 +195,8 @@ class TableTerms(Terms):
         ):
             return super().reports(tickets, policies, told)
         return [
-            Report(ticket.number, *map(tuple, steps), "whole")
-            for ticket, *steps in zip(tickets, states, actions, rewards, strict=True)
+            Report(ticket.number, tuple(seen), tuple(played), tuple(paid), "whole")
+            for ticket, seen, played, paid in zip(tickets, states, actions, rewards, strict=True)
         ]
 
     def _are_positions(self, kind: str, lists: list[Any]) -> bool:

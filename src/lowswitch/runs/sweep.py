@@ -309,7 +309,8 @@ class _Found:
 
     def play_away(self, crew: Crew, progress: bool | None) -> None:
         """Let a crew play the runs that are missing."""
-        jobs, facts = ([these[i] for i in self.missing] for these in (self.jobs, self.facts))
+        jobs = [self.jobs[i] for i in self.missing]
+        facts = [self.facts[i] for i in self.missing]
         steps, label = sum(job.steps for job in jobs), counted(len(jobs), "setting")
         with Progress(steps, unit="steps", show=progress, label=label) as bar:
             for at, runs in play_away(jobs, crew, bar, self.kept, facts):
