@@ -208,25 +208,29 @@ if __name__ == "__main__":
 """
 
 
-def test_a_lost_head_is_an_error_and_the_checkpoint_is_kept(tmp_path):
-    """The cluster has a token, which the driver finds where Ray keeps it."""
-    (tmp_path / ".ray").mkdir()
-    (tmp_path / ".ray" / "auth_token").write_text("0123456789abcdef" * 4)
-    script = tmp_path / "driver.py"
-    script.write_text(HEADLESS)
-    environment = os.environ | {"HOME": str(tmp_path)}
+def driven(script, folder):
+    """What a script prints; its cluster has a token, which it finds where Ray keeps it."""
+    (folder / ".ray").mkdir()
+    (folder / ".ray" / "auth_token").write_text("0123456789abcdef" * 4)
+    (folder / "driver.py").write_text(script)
+    environment = os.environ | {"HOME": str(folder)}
     done = subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, str(folder / "driver.py")],
         env={name: value for name, value in environment.items() if name != "RAY_AUTH_MODE"},
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
     assert "the head of the Ray cluster at" in done.stdout, done.stderr[-3000:]
-    assert "'run.npz' is saved; repeat this call to resume from it False" in done.stdout
     assert done.returncode == 0
+    return done.stdout
+
+
+def test_a_lost_head_is_an_error_and_the_checkpoint_is_kept(tmp_path):
+    printed = driven(HEADLESS, tmp_path)
+    assert "'run.npz' is saved; repeat this call to resume from it False" in printed
     facts, _ = storage.read(tmp_path / "run.npz", "concurrent checkpoint")
     assert facts["setting"]["machines"] == 2
 
@@ -262,20 +266,8 @@ if __name__ == "__main__":
 
 
 def test_a_lost_head_ends_a_sweep_with_an_error_and_finished_runs_are_kept(tmp_path):
-    script = tmp_path / "driver.py"
-    script.write_text(HEADLESS_SWEEP.replace('"token"', '"disabled"'))
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        env=os.environ | {"HOME": str(tmp_path)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert "the head of the Ray cluster at" in done.stdout, done.stderr[-3000:]
-    assert "repeat this call, which resumes from what is kept False" in done.stdout
-    assert done.returncode == 0
+    printed = driven(HEADLESS_SWEEP, tmp_path)
+    assert "repeat this call, which resumes from what is kept False" in printed
     assert 3 <= len(list((tmp_path / "folder").glob("seed-*"))) < 100
 
 
