@@ -42,7 +42,7 @@ def values() -> dict[str, str]:
     logs |= of_larfe(load("larfe")) | of_dimensions(load("dimensions")) | of_knee(load("knee"))
     logs |= of_adversary(load("adversary")) | of_delays(load("delays"))
     own = of_own(load("own")) | of_stuck(load("stuck")) | of_rows(load("rows")) | of_bench()
-    own |= of_cold(load("cold"))
+    own |= of_cold(load("cold")) | of_cluster(load("cluster"))
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices | own
 
 
@@ -633,6 +633,17 @@ def gpu_profile(problems: dict[str, dict[str, float]]) -> str:
     used = ["instructions", "second-level cache", "memory", "warps"]
     header = [*used, "cycles per instruction", "waiting for memory"]
     return table(["problem (S, A, H)", *header], lines, left=1)
+
+
+def of_cluster(found: dict[str, Any]) -> dict[str, str]:
+    """A sweep on one node and on two."""
+    if not found["equal"]:
+        raise ValueError("cluster.json has a sweep that differs from the one on this machine")
+    return {
+        "cluster/speed-up": f"{found['speed-up']:.2f}",
+        "cluster/two": f"{found['seconds']['two']:.1f}",
+        "cluster/killed": f"{found['seconds with a killed node']:.1f}",
+    }
 
 
 def of_ledger(ledger: dict[str, Any]) -> dict[str, str]:
