@@ -96,6 +96,13 @@ class Reviewed:
         passed: np.ndarray = self._knowledge.dates_between(since, self.told)
         return passed
 
+    @property
+    def next_is_free(self) -> bool:
+        """Whether the next proposal uses up none of the budget: it replaces one that is pending or
+        was withdrawn.
+        """
+        return self._gate.pending is not None or self._gate.replaces
+
     def why_nothing(self) -> str | None:
         """Why no proposal is pending, in words, or None if one is."""
         if self.gate == "open":

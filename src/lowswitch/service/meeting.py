@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError, ProposalView, SupersededError
 from lowswitch.ledger.events import Event
-from lowswitch.ledger.responses import MotionView
+from lowswitch.ledger.responses import MotionView, Status
 from lowswitch.ledger.views import event_of
 from lowswitch.review.proposals import WHOLE
 from lowswitch.service import (
@@ -109,7 +109,9 @@ async def _news(call: Call, known: Known, view: ProposalView) -> dict[str, Any] 
     marks = [one for one in journal.marks if before.seq < one.seq < view.event]
     if not news.is_open(before, marks):
         return None
-    return news.news(known, view, before, base, marks, seen=bool(earlier))
+    first = journal.before(journal.origin(before.seq) + 1)
+    same = first is None or first.facts.get("version") == before.payload["version"]
+    return news.news(known, view, before, base, marks, seen=bool(earlier), same_numbers=same)
 
 
 def _level(known: Known, returns: Returns | None) -> str:
@@ -190,15 +192,18 @@ async def propose(call: Call) -> Response:
         return after(call, "/proposal", said)
 
     held = bool(call.field("held"))
-    left_out = not held and bool(call.service.ledger.holds())
+    left_out = 0 if held else len(call.service.ledger.holds())
 
     async def sheet() -> Sheet:
         return _propose_sheet(await known_of(call), held=held)
 
     def done(answer: Any, _: Sheet) -> tuple[str, str]:
         if answer is None:
-            but = " outside the places that are held back" if left_out else ""
-            return "/proposal", f"The learner would change nothing{but}."
+            if not left_out:
+                return "/proposal", "The learner would change nothing."
+            held_back = counted(left_out, "place", "is held back and was", "are held back and were")
+            said = f"{held_back} not looked at. Elsewhere the learner would change nothing."
+            return "/proposal", said
         return "/proposal", "This is what the learner would change."
 
     return await two_steps(call, "propose", {"held": True} if held else {}, sheet, done)
@@ -214,11 +219,7 @@ def _propose_sheet(known: Known, *, held: bool) -> Sheet:
         f"The learner says what it would change, from the reports of {counted(run.told, word)}."
     ]
     if known.terms.most_proposals:
-        lines.append(
-            f"{_spent(run.budget_left or 0)}, whatever the board decides."
-            if view is None
-            else "It replaces the pending proposal. The budget counts the two as one."
-        )
+        lines.append(_cost_words(run, view))
     if view is not None:
         lines += _differs(known, view)
     lines += standing.falling(known)
@@ -256,11 +257,18 @@ def _differs(known: Known, view: ProposalView) -> list[str]:
     return lines
 
 
-def _spent(left: int) -> str:
+def _cost_words(run: Status, view: ProposalView | None) -> str:
     """How much of the budget a proposal uses."""
-    if left == 1:
-        return "This uses the last proposal"
-    return f"This uses one of the {left:,} proposals that are left"
+    if view is not None:
+        return "It replaces the pending proposal. The budget counts the two as one."
+    if run.next_is_free:
+        return "This uses up none of the proposals left: it takes the place of a withdrawn one."
+    left = run.budget_left or 0
+    which = "the last proposal" if left == 1 else f"one of the {left:,} proposals that are left"
+    return (
+        f"If the learner proposes something, this uses {which}, whatever the board decides. If it"
+        " would change nothing, this uses none."
+    )
 
 
 async def decide(call: Call) -> Response:

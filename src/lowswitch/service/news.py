@@ -19,7 +19,6 @@ from lowswitch.show.text import counted
 
 _MOST = 8  # lines
 _MOST_EVENTS = 5  # that are named
-_WORD_ONLY = " No new data led to that: a verdict also depends on the other changes beside it."
 
 
 def is_open(before: Event, marks: Sequence[Mark]) -> bool:
@@ -43,16 +42,20 @@ def news(
     marks: Sequence[Mark],
     *,
     seen: bool,
+    same_numbers: bool = True,
 ) -> dict[str, Any]:
     """The differences in lines, what happened in between, and the changes that are new.
 
     before: the earlier proposal, for a version that followed base [members, H, S]. marks: what
     people did since. seen: whether the reader has seen that proposal, or it is the last on record.
+    same_numbers: whether its page showed the recorded numbers, so that verdicts can be compared.
     """
     old = {(row["step"], row["state"]): row for row in before.payload["rows"]}
     decided = {(h, x) for mark in marks if _on_rows(mark) for h, x in mark.facts["rows"]}
     learned = view.told - before.payload["told"]
-    lines, new = _changes(known, view, old, decided, same_data=not learned)
+    then = before.payload["version"]
+    why = _why_judged(then, view.version, learned) if same_numbers else None
+    lines, new = _changes(known, view, old, decided, why)
     lines += _trial(known, view, old, base) if known.protocol else []
     return {
         "since": f"since you read the proposal of {display.clock(before.time)}"
@@ -63,6 +66,20 @@ def news(
         "rest": max(0, len(lines) - _MOST),
         "keys": new,
     }
+
+
+def _why_judged(then: int, now: int, learned: int) -> str:
+    """Why a verdict differs from the one on a change for an earlier version."""
+    if then != now:
+        return (
+            f" That one compared it with version {then}; this one compares it with version {now}."
+        )
+    if learned:
+        return ""
+    return (
+        " No new data led to that: a verdict also depends on the other changes beside it, and on"
+        " how often the learner asks its model."
+    )
 
 
 def _why(
@@ -110,8 +127,7 @@ def _changes(
     view: ProposalView,
     old: dict[tuple[int, int], dict[str, Any]],
     decided: set[tuple[int, int]],
-    *,
-    same_data: bool,
+    why_judged: str | None,
 ) -> tuple[list[str], set[tuple[int, int]]]:
     """Changes of the protocol that are new, gone, or judged differently; and the new ones."""
     judged, now, new_ones = list[str](), set[tuple[int, int]](), set[tuple[int, int]]()
@@ -129,10 +145,10 @@ def _changes(
             (back_again if back else found).append(
                 f"Newly proposed for {known.place(*key)}: {new} instead of {present}.{back}"
             )
-        elif was["verdict"] != row["verdict"]:
+        elif was["verdict"] != row["verdict"] and row["verdict"] and why_judged is not None:
             judged.append(
                 f"{known.place(*key)}, {new}: the verdict is “{_judged(row)}” and was"
-                f" “{_judged(was)}”.{_WORD_ONLY if same_data else ''}"
+                f" “{_judged(was)}”.{why_judged}"
             )
     gone = [
         key
@@ -184,9 +200,9 @@ def _trial(
         if known.visits[h, x, a] == 0 and a not in known.policies[:, h, x]
     }
     said = {
-        "The trial now gives for the first time": first,
-        "The trial now also gives": came - first,
-        "The trial no longer gives": gone,
+        "The proposed trial gives for the first time, and the proposal before did not": first,
+        "The proposed trial gives, and that of the proposal before did not": came - first,
+        "That of the proposal before gave, and the proposed trial does not": gone,
     }
     return [
         f"{words}: {phrases.actions_words(known.terms, some)}."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -335,9 +334,6 @@ async def policy_map(call: Call) -> Response:
     pending = {(r["step"], r["state"]) for r in proposed if effects.is_of_protocol(known, r)}
     signs = display.codes(terms.labels["action"])
     await catch_up(call)
-    if chart.protocol:
-        held = [row for row in chart.held if row not in known.only_trial]
-        chart = dataclasses.replace(chart, held=held)
     return await show(
         call,
         "map.html",

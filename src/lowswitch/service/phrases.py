@@ -48,8 +48,8 @@ def meaning(word: str, terms: Terms) -> str:
     wrong = 100 * terms.thresholds["improve"]
     return (
         f"{said} Among 100 changes with this word, the model expects at most {wrong:g} to be wrong."
-        " The word depends on the number of changes judged together, so it can change without new"
-        " data; “how sure” does not."
+        " The word depends on the number of changes judged together, and “how sure” on the version"
+        " in use. So both can change without new data."
     )
 
 

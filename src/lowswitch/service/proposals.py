@@ -14,7 +14,7 @@ from lowswitch.service import approvals, display, effects, news, phrases, sheets
 from lowswitch.service.effects import Known
 from lowswitch.service.journal import Journal
 from lowswitch.service.phrases import LABELS
-from lowswitch.service.precedents import decided
+from lowswitch.service.precedents import decided, unaware
 from lowswitch.show.text import counted
 
 ROWS_PER_PAGE = 120  # changes on a page
@@ -56,6 +56,8 @@ def proposal_facts(
         "title": title(len(rows), trial),
         "summary": _summary(known, rows),
         "taken_back": approvals.taken_back(known, rows, again=True),
+        "withdrawn": sheets.WITHDRAWN_WORDS,
+        "unaware": unaware(known.terms, known.precedents),
         "found": len(shown),
         "page": page,
         "pages": pages,
@@ -253,6 +255,8 @@ def _trial(known: Known, view: ProposalView) -> dict[str, Any] | None:
         "first": [line for line in lines if line["first"]],
         "cost": None if cost is None else phrases.more(cost["mean"], known.terms),
         "within": None if cost is None else phrases.between(cost, known.terms),
+        "gains": cost is not None and cost["mean"] > 0,
+        "running": known.running and phrases.more(known.running["mean"], known.terms),
     }
 
 

@@ -150,6 +150,11 @@ def lifted(known: Known, decision: dict[str, Any]) -> Sheet:
         f"The {known.terms.word('action')} given there now stays; lifting a veto only lets the"
         " learner propose again.",
     ]
+    if known.view is not None:
+        lines.append(
+            "The pending proposal stays as it is, and was made without this. Ask for another"
+            " proposal afterwards to have it considered; that uses up none of the proposals left."
+        )
     title = f"Allow {names} again for {where}"
     return Sheet(f"{title}?", title, lines, (), (), "/map")
 
@@ -193,7 +198,10 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
             at = lines.index(learned)
             lines[at:at] = [again, *(f"{line[:1].upper()}{line[1:]}." for line in other)]
             begins = share > 0
-    lines += holds.promise(known, "where the two versions differ", several=True)
+    if known.earlier is not None and known.has_rows:
+        places = [(h, x) for h, x in effects.changed_anywhere(known)]
+        differ = "the two versions differ"
+        lines += holds.promise(known, places, len(places) - len(changes), differ)
     trial, title = trial_of(known, known.earlier), f"Roll back to version {to}{but}"
     sheet = Sheet(
         f"{title}?",
