@@ -880,4 +880,5 @@ def test_letters_of_a_figure_stand_apart_and_inside():
     crowd = [(100, letter) for letter in "AVLPREAVLA"]
     drawn = str(figures.story(spans, crowd, 100))
     assert [one[2] for one in re.findall(pattern, drawn)] == list("AVLPREA")
-    assert drawn.count('class="sign"') == 8 and ">+3</text>" in drawn
+    assert drawn.count('class="sign"') == 8
+    assert ">+3</text>" in drawn

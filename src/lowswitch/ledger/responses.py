@@ -217,6 +217,7 @@ class Status:
     motions: int = 0  # how many decisions wait for them
     paused: dict[str, str] | None = None  # who paused the run, when and why
     behind: str | None = None  # which ticket the reports that wait are waiting for, in words
+    nothing_at: int | None = None  # learned episodes when the learner last wanted to change nothing
     next_is_free: bool = False  # whether the next proposal uses up none of the budget
 
     @property

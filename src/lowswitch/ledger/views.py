@@ -78,6 +78,7 @@ def status(state: State, counts: dict[str, int]) -> Status:
         next_date=next_date(state),
         nothing_because=_nothing_because(state),
         may_ask=why_refused(state) is None,
+        nothing_at=learner.nothing_wanted_at,
         next_is_free=learner.next_is_free,
     )
 

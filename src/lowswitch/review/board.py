@@ -97,6 +97,11 @@ class Reviewed:
         return passed
 
     @property
+    def nothing_wanted_at(self) -> int | None:
+        """After how many episodes the learner could last propose, if it wanted nothing then."""
+        return None if self._gate.pending is not None else self._gate.nothing_wanted_at
+
+    @property
     def next_is_free(self) -> bool:
         """Whether the next proposal uses up none of the budget: it replaces one that is pending or
         was withdrawn.

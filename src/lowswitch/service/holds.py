@@ -22,10 +22,32 @@ def end_words(known: Known, hold: Hold) -> str:
         date = "the next date, when " if hold.told in known.run.dates else ""
         more = max(0, hold.told - told)
         are = "are" if hold.told != 1 else "is"
-        return f"until {date}{hold.told:,} {cases} {are} learned ({more:,} more than now)"
+        wait = known.run.waiting
+        also = f"; {counted(wait, 'waiting report')} will count, too" if wait and more else ""
+        return f"until {date}{hold.told:,} {cases} {are} learned ({more:,} more than now{also})"
     if hold.visits is not None:
         return f"until {counted(max(0, hold.visits), 'more ' + known.case)} came to such a place"
     return "until somebody asks for a proposal, or its next date comes"
+
+
+def nothing_words(known: Known) -> str:
+    """Why nothing is pending: what the learner would have changed, and where it did not look."""
+    run = known.run
+    if run.frozen or run.nothing_because is None:
+        return ""
+    if run.nothing_at is None or not run.nothing_because.startswith("after "):
+        return run.nothing_because
+    said = f"when {counted(run.nothing_at, known.case, 'was', 'were')} learned, the learner"
+    marks = known.precedents.held.values()
+    then = sum(mark.facts.get("until", 0) > run.nothing_at for mark in marks)
+    if not (then and known.has_rows):
+        return f"{said} would have changed nothing"
+    size = known.policies[0].size
+    held = counted(then, "place", "was", "were")
+    return (
+        f"{said} looked at {size - then:,} of {counted(size, 'place')} and would have changed"
+        f" nothing there; {held} held back"
+    )
 
 
 def promise(known: Known, rows: Sequence[tuple[int, int]], trial_only: int, why: str) -> list[str]:

@@ -61,7 +61,7 @@ async def _proposal(
     known = await known_of(call)
     view, page = known.view, count(asked, "page", 1, 10**6)
     facts: dict[str, Any] = {"view": view, "wrong": wrong, **await requests_of(call, known)}
-    facts["held"] = holds.facts(known)
+    facts |= {"held": holds.facts(known), "nothing": holds.nothing_words(known)}
     if view is not None:
         kept = [value for name, value in call.fields if name == "row"]
         if known.has_rows:
@@ -322,7 +322,7 @@ async def _decide(call: Call) -> Response:
             lambda: _sheet(call, "rejected", given, keys),
             lambda _, sheet: (
                 "/proposal",
-                f"Done: {_small(sheet.button)}. Nothing else has changed.",
+                f"Done: {_small(sheet.button)}. {_else_changed(sheet)}",
             ),
         )
     if not decision.startswith("approve"):
@@ -377,6 +377,13 @@ async def _superseded(call: Call, shown: str) -> SupersededError | None:
     ]
     meanwhile = f". Meanwhile {'; '.join(happened)}" if happened else ""
     return SupersededError(f"{_OLD_PAGE}{meanwhile}")
+
+
+def _else_changed(sheet: Sheet) -> str:
+    """What a postponement changed besides: it ends the requests about the same proposal."""
+    if not sheet.beside:
+        return "Nothing else has changed."
+    return f"{counted(len(sheet.beside), 'request')} about this proposal fell away."
 
 
 def _small(words: str) -> str:
@@ -608,7 +615,8 @@ def _where_allowed(call: Call, actions: Sequence[str]) -> list[tuple[int, int]]:
     allowed = ledger.actions_allowed
     if any((allowed[:, :, a] != allowed[:, :, first]).any() for a in others):
         raise LedgerError(
-            f"{phrases.several(actions)} are not allowed in the same places; forbid one"
+            f"{phrases.several(actions)} cannot be forbidden everywhere in one step, because some"
+            " of them are forbidden somewhere already and others are not; forbid one"
             f" {terms.word('action')} at a time"
         )
     rows = [(h, x) for x, h in np.argwhere(allowed[:, :, first].T).tolist()]

@@ -112,11 +112,17 @@ def _did(known: Known, mark: Mark, old: Collection[tuple[int, int]]) -> str:
         return f"{mark.actor} {KINDS[mark.kind].verb} {when}"
     did = display.decision_words(known.terms, mark.kind, mark.facts, known.precedents.laws)
     rows = [(h, x) for h, x in mark.facts.get("rows", [])]
-    if _on_rows(mark):
+    if _on_rows(mark) and known.has_rows and mark.kind == "rejected":
+        trial = mark.facts["in_trial"] if known.protocol else []
+        n = len(rows) - len(trial)
+        what = [counted(n, "change")] * (n > 0) + ["the trial"] * bool(trial)
+        verb = "forbade" if mark.facts.get("forever") else "postponed"
+        did = f"{verb} {phrases.several(what)}"
+    elif _on_rows(mark) and not known.has_rows:
         verb = "approved" if mark.kind == "approved" else "postponed"
         how_much = "all" if set(old) <= set(rows) else "a part"
         did = f"{'forbade' if mark.facts.get('forever') else verb} {how_much} of it"
-    elif rows:
+    elif rows and not _on_rows(mark):
         did += f" for {phrases.few_places_words(known.terms, rows)}"
     why = f" (“{mark.facts['reason']}”)" if mark.facts.get("reason") else ""
     return f"{display.who(mark)} {did} {when}{why}"
@@ -138,7 +144,7 @@ def _changes(
         key = row["step"], row["state"]
         now.add(key)
         was, (present, new) = old.get(key), effects.sides(known, row)
-        if was is None or was["to"][0] != row["to"][0]:
+        if was is None or was["to"][0] != row["to"][0] or was["verdict"] == "TRIAL":
             new_ones.add(key)
             past = known.precedents.changes.get(key)
             back = "" if past is None else f" {past_words(known, row, past)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from lowswitch.ledger.events import KINDS
 from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.reading import version_named
+from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.service import (
     access_log,
     actions,
@@ -165,6 +167,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         proposal=view,
         offer=proposals.headline(known, view) if view else None,
         held=holds.facts(known),
+        nothing=holds.nothing_words(known),
         todo=_todo(call, known, len(unfit)),
         parts=parts,
         bar=figures.shares(parts),
@@ -401,11 +404,34 @@ async def row(call: Call) -> Response:
         declared=np.flatnonzero(~terms.allowed[h, x]).tolist(),
         decisions=[
             one
-            | {"said": display.decision_words(terms, one["kind"], one)}
+            | {"said": _said_here(terms, one, decided.get(one["event"]), view.versions, known)}
             | ({"by": display.who(decided[one["event"]])} if one["event"] in decided else {})
             for one in reversed(view.decisions)
         ],
     )
+
+
+def _said_here(
+    terms: TableTerms,
+    one: dict[str, Any],
+    mark: Mark | None,
+    versions: Sequence[tuple[int, list[int]]],
+    known: Known,
+) -> str:
+    """A decision on a row; of an approval what it changed in this row."""
+    made = mark.facts.get("version") if mark is not None and mark.kind == "approved" else None
+    if made is None:
+        return display.decision_words(terms, one["kind"], one)
+    names = terms.labels["action"]
+    sides = [
+        [plays for number, plays in versions if number <= last][-1] for last in (made - 1, made)
+    ]
+    old, new = (
+        phrases.plays_words([names[a] for a in plays], protocol=known.protocol) for plays in sides
+    )
+    if old == new:
+        return "approved; here it changed nothing"
+    return f"approved: {old} → {new}"
 
 
 # ---- 3: timeline ---------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ class Precedents(NamedTuple):
     began: Mark | None = None  # who began the trial that runs
     versions: Sequence[Mark] = ()  # who made each version
     laws: display.Laws | None = None  # the versions themselves
+    people: Mapping[int, str] = {}  # everybody who made a decision, by its event
     lifts: Mapping[tuple[int, int, int], Mark] = {}  # who lifted the veto of what is allowed again
     unaware: Sequence[Mark] = ()  # the lifted vetoes that the pending proposal still reckons with
 
@@ -57,7 +58,9 @@ def precedents(journal: Journal, laws: display.Laws, pending: int | None = None)
     unaware = {mark.seq: mark for mark in lifts.values() if made is not None and mark.seq > made}
     return Precedents(
         *(*_held(journal, laws), changes, postponed, *_trial(laws, marks), marks, laws),
-        *(lifts, list(unaware.values())),
+        people={mark.seq: display.who(mark) for mark in journal.decisions()},
+        lifts=lifts,
+        unaware=list(unaware.values()),
     )
 
 
@@ -84,6 +87,9 @@ def _held(journal: Journal, laws: display.Laws) -> tuple[dict[Row, Mark], set[Ro
             before, after = laws.tables[mark.facts["version"] - 2 : mark.facts["version"]]
             rows = _rows(np.argwhere((before != after).any(axis=0)).tolist())
             trial = [row for row in rows if before[(0, *row)] == after[(0, *row)]]
+        elif mark.kind == "met" and mark.facts.get("held"):  # which ends all holds
+            found, alone = {}, set()
+            continue
         else:
             continue
         found |= dict.fromkeys(rows, mark)

@@ -131,8 +131,8 @@ def _freed_lines(known: Known, after: Any, changed: set[tuple[int, int]]) -> lis
         if (h, x) not in changed:
             found.setdefault(int(after[0, h, x]), set()).add((h, x))
     lines = [
-        f"The trial's {known.cases} who were to be given that get {names[a]} instead, like the"
-        f" protocol: {phrases.places_words(known.terms, sorted(rows))}."
+        f"New {known.cases} in the trial get {names[a]} instead, as in the protocol, for"
+        f" {phrases.places_words(known.terms, sorted(rows))}."
         for a, rows in sorted(found.items())
     ]
     places = changed.union(*found.values())
@@ -176,7 +176,8 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     ]
     if known.view is not None:
         lines.append(
-            "The pending proposal is withdrawn. The next one uses up none of the proposals left."
+            "The pending proposal is withdrawn. What it proposed elsewhere may be proposed again at"
+            " once. The next proposal uses up none of the proposals left."
         )
     changes, rows, begins = list[dict[str, Any]](), list[dict[str, Any]](), False
     if known.earlier is not None and known.has_rows:

@@ -81,7 +81,8 @@ async def known_of(
             me=call.who,
             holds=ledger.holds(),
         )
-        if view is not None or earlier is not None or known.holds:
+        pending_or_held = view is not None or earlier is not None or known.holds
+        if pending_or_held or known.run.nothing_at is not None:
             earlier_ones = precedents(
                 call.service.journal, laws_of(ledger), None if view is None else view.event
             )
