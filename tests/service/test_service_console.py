@@ -312,8 +312,9 @@ def test_the_cost_of_a_trial_is_told_against_the_protocol_after_the_decision(tmp
             assert ("trial" in worth) == (decision != "approve protocol")  # none runs so far
             if "trial" in worth:
                 cost = phrases.more(worth["trial"]["mean"], terms)
-                assert f"{cost} in it, compared with the protocol after this decision" in text
-                assert f"those in the trial: {phrases.gain_words(worth['change'], terms)}" in text
+                said = plain(text)
+                assert f"{cost} in it, compared with the protocol after this decision" in said
+                assert f"those in the trial: {phrases.gain_words(worth['change'], terms)}" in said
         page = served.page("/proposal", session)[1]
         assert "compared with the proposed protocol" in page
         known = served.ledger.worth()

@@ -162,6 +162,19 @@ def test_a_verdict_that_changed_says_with_which_version_it_compares(clinic):
     assert "the verdict is" not in card.partition("1. What changes")[0]
 
 
+def test_news_are_told_after_a_page_without_a_proposal(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    clinic.page("/proposal", session)
+    ledger.reject(ledger.proposal(), by="Dr Vega", reason="later")
+    assert "No proposal is pending" in clinic.page("/proposal", session)[1]
+    ledger.propose(by="Dr Vega", held=True)
+    for _ in range(2):
+        page = plain(clinic.page("/proposal", session)[1])
+        card = page.partition("New since you read the proposal of")[2].partition("1. What")[0]
+        assert "Dr Vega postponed 16 changes and the trial on" in card
+        assert "The trial now" not in card
+
+
 # ---- held places ---------------------------------------------------------------------------------
 
 
@@ -171,9 +184,7 @@ def test_held_places_are_the_same_on_every_page(clinic):
     n, only = len(view.rows), len(view.rows) - len(changes_of(view))
     assert only > 0
     sheet = sheet_of(clinic, session, "postpone all")
-    assert (
-        f"proposes no change in {n} places, where you postpone the changes and the trial" in sheet
-    )
+    assert f"of the trial in {n} places, where you postpone the changes and the trial" in sheet
     assert f"In {only} of them only the trial differs." in sheet
     assert f"Held back are 0 of {H * S} places now, and {n} after this." in sheet
     given = {"proposal": view.hash, "decision": "postpone all", "reason": "open reports"}
@@ -208,7 +219,7 @@ def test_a_rollback_says_which_places_it_holds(clinic):
     page = plain(clinic.post("/rollback", operator, version="8")[2])
     differ = (ledger.policy_of(8) != ledger.policy).any(axis=0)
     n, changed = int(differ.sum()), int((ledger.policy_of(8)[0] != ledger.policy[0]).sum())
-    assert f"proposes no change in {n} places, where the two versions differ" in page
+    assert f"of the trial in {n} places, where the two versions differ" in page
     assert (f"In {n - changed} of them only the trial differs." in page) == (n > changed)
     assert f"Held back are 0 of {H * S} places now, and {n} after this." in page
     asked = ledger.rollback(8, by="Ms Okafor", reason="too soon")
@@ -390,6 +401,18 @@ def test_small_words_of_the_console(clinic):
     clinic.post("/decide", session, **given, **SURE)
     said = plain(clinic.page("/proposal", session)[1])
     assert "Done: postpone everything. 1 request about this proposal fell away." in said
+
+
+def test_the_check_says_how_many_events_came_later(clinic):
+    session = clinic.login("Dr Vega")
+    clinic.post("/verify", session)
+    ledger, verdict = clinic.ledger, clinic.access.last_verdict()
+    ledger.reject(ledger.proposal(), by="Dr Vega", reason="later")
+    later = ledger.status().events - verdict["events"]
+    assert later > 0
+    said = f"{later} event came later." if later == 1 else f"{later} events came later."
+    for path in ("/", "/audit"):
+        assert said in plain(clinic.page(path, session)[1])
 
 
 def test_a_limit_that_a_rollback_took_back_is_not_filled_in(clinic):

@@ -61,9 +61,7 @@ def test_what_is_asked_for_explicitly_is_proposed_at_once(ward):
     view = ledger.proposal()
     page = sheet_of(ward, session, "postpone all")
     held = len(view.rows)
-    assert (
-        f"The learner proposes no change in {held} places, where you postpone the changes" in page
-    )
+    assert f"of the trial in {held} places, where you postpone the changes" in page
     assert f"Held back are 0 of 6 places now, and {held} after this." in page
     ledger.reject(view, by="Dr Roth", reason="open reports first")
     assert ledger.propose(by="office") is None

@@ -63,8 +63,8 @@ def promise(known: Known, rows: Sequence[tuple[int, int]], trial_only: int, why:
     after, size = len({*known.holds, *rows}), known.policies[0].size
     alone = f" In {trial_only:,} of them only the trial differs." if trial_only else ""
     return [
-        f"The learner proposes no change in {counted(n, 'place')}, where {why}, neither of the"
-        f" protocol nor of the trial, {end_words(known, known.hold)}: {where}.{alone}"
+        f"The learner proposes no change of the protocol or of the trial in {counted(n, 'place')},"
+        f" where {why}, {end_words(known, known.hold)}: {where}.{alone}"
         f" {_SOONER.format(them='this place' if one else 'these places')}",
         f"Held back are {len(known.holds):,} of {counted(size, 'place')} now, and {after:,} after"
         " this.",
