@@ -29,8 +29,8 @@ from lowswitch.ledger.events import (
 )
 from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.responses import (
-    AGAIN,
     SHOWN,
+    WITHDRAWN,
     Certificate,
     Chart,
     ProposalView,
@@ -76,7 +76,7 @@ class Reading:
         self._lock = threading.RLock()
         self._state: State | None = None
         self._judged: tuple[tuple[str, int], Judgement] | None = None  # see `_judgement_of`
-        self._rest: ProposalView | None = None  # the pending one, if its numbers are new
+        self._rest: ProposalView | None = None  # the pending one, if it may be a rest
         self._corrections = Corrections(self.events, self._amended, self._bound_snapshots)
 
     def close(self) -> None:
@@ -254,7 +254,8 @@ class Reading:
         for one in views.proposals(self, newest=True):
             if one.hash == wanted:
                 found = views.rest(self, self._ready(), one)
-                self._rest = found if found.numbers == AGAIN else None
+                kept = one.worth is None and found.numbers != WITHDRAWN
+                self._rest = found if kept else None
                 return found
         raise StorageError("the pending proposal is not found among the events; verify says why")
 

@@ -198,10 +198,15 @@ def _decided(terms: Terms, mark: Mark, known: Precedents) -> str:
 
 def _fate_of_veto(terms: Terms, known: Precedents, mark: Mark) -> str:
     """Whether a veto still stands, and otherwise who lifted it."""
-    rows, actions = _rows(mark.facts["rows"]), mark.facts.get("actions", [])
-    free = [row for row in rows if actions and all((*row, a) in known.lifts for a in actions)]
+    rows, later = _rows(mark.facts["rows"]), dict[Row, set[int]]()
+    for (h, x, a), one in known.lifts.items():
+        if one.seq > mark.seq:
+            later.setdefault((h, x), set()).add(a)
+    named = mark.facts.get("actions")  # otherwise each row's new one
+    free = [row for row in rows if row in later and {*(named or [])} <= later[row]]
     if not free:
         return _STANDS
+    actions = named or sorted(later[free[-1]])
     lifted = known.lifts[(*free[-1], actions[0])]
     by = f"{display.who(lifted)} lifted it on {display.clock(lifted.time)}"
     names = phrases.several([terms.labels["action"][a] for a in actions], "or")
