@@ -53,8 +53,8 @@ def news(
     old = {(row["step"], row["state"]): row for row in before.payload["rows"]}
     decided = {(h, x) for mark in marks if _on_rows(mark) for h, x in mark.facts["rows"]}
     learned = view.told - before.payload["told"]
-    then = before.payload["version"]
-    why = _why_judged(then, view.version, learned) if same_numbers else None
+    then, same = before.payload["version"], not learned
+    why = _why_judged(then, view.version, same_data=same) if same_numbers else None
     lines, new = _changes(known, view, old, decided, why)
     lines += _trial(known, view, old, base) if known.protocol else []
     return {
@@ -68,13 +68,13 @@ def news(
     }
 
 
-def _why_judged(then: int, now: int, learned: int) -> str:
+def _why_judged(then: int, now: int, *, same_data: bool) -> str:
     """Why a verdict differs from the one on a change for an earlier version."""
     if then != now:
         return (
             f" That one compared it with version {then}; this one compares it with version {now}."
         )
-    if learned:
+    if not same_data:
         return ""
     return (
         " No new data led to that: a verdict also depends on the other changes beside it, and on"
