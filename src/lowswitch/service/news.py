@@ -206,9 +206,9 @@ def _trial(
         if known.visits[h, x, a] == 0 and a not in known.policies[:, h, x]
     }
     said = {
-        "The proposed trial gives for the first time, and the proposal before did not": first,
-        "The proposed trial gives, and that of the proposal before did not": came - first,
-        "That of the proposal before gave, and the proposed trial does not": gone,
+        "Only the trial proposed now gives, for the first time": first,
+        "Only the trial proposed now gives": came - first,
+        "Only the trial proposed before would have given": gone,
     }
     return [
         f"{words}: {phrases.actions_words(known.terms, some)}."
