@@ -326,8 +326,12 @@ def _other_alternatives(
 
 def trial_places(before: np.ndarray, after: np.ndarray) -> int:
     """In how many rows two laws [members, H, S] differ that have the same protocol there."""
-    other = (np.sort(before, axis=0) != np.sort(after, axis=0)).any(axis=0)
-    return int((other & (before[0] == after[0])).sum())
+    same, names = before[0] == after[0], [str(a) for a in range(1 + max(before.max(), after.max()))]
+    places = np.argwhere(same & (before != after).any(axis=0)).tolist()
+    return sum(
+        shares(names, before[:, h, x].tolist()) != shares(names, after[:, h, x].tolist())
+        for h, x in places
+    )
 
 
 def share_words(share: float, case: str) -> str:
