@@ -212,6 +212,16 @@ def test_held_places_are_the_same_on_every_page(clinic):
     assert f"{n} places are held back and were not looked at." in said
 
 
+def test_many_places_are_counted_and_not_listed(clinic, monkeypatch):
+    session = clinic.login("Dr Vega")
+    first = "finding 1 (visits 1, 2 and 3), finding 2"
+    assert first in sheet_of(clinic, session, "postpone all")
+    monkeypatch.setattr(holds, "MOST_LINES", 2)
+    page = sheet_of(clinic, session, "postpone all")
+    assert first not in page
+    assert "(afterwards marked H on the page of the protocol)." in page
+
+
 def test_a_rollback_says_which_places_it_holds(clinic):
     ledger = clinic.ledger
     approve_better(ledger)

@@ -59,12 +59,14 @@ def promise(known: Known, rows: Sequence[tuple[int, int]], trial_only: int, why:
     if known.hold is None:
         return []
     n, one = len(rows), len(rows) == 1
-    where = phrases.places_words(known.terms, _ordered(rows))
+    where = f": {phrases.places_words(known.terms, _ordered(rows))}"
+    if len(phrases.places_list(known.terms, rows)) > MOST_LINES:
+        where = " (afterwards marked H on the page of the protocol)"
     after, size = len({*known.holds, *rows}), known.policies[0].size
     alone = f" In {trial_only:,} of them only the trial differs." if trial_only else ""
     return [
         f"The learner proposes no change of the protocol or of the trial in {counted(n, 'place')},"
-        f" where {why}, {end_words(known, known.hold)}: {where}.{alone}"
+        f" where {why}, {end_words(known, known.hold)}{where}.{alone}"
         f" {_SOONER.format(them='this place' if one else 'these places')}",
         f"Held back are {len(known.holds):,} of {counted(size, 'place')} now, and {after:,} after"
         " this.",

@@ -60,6 +60,9 @@ async def _proposal(
     await catch_up(call)
     known = await known_of(call)
     view, page = known.view, count(asked, "page", 1, 10**6)
+    if known.has_rows and known.protocol and known.worth is not None:
+        now = await service.engine.call(lambda: service.ledger.worth([], wait=False))
+        known = known._replace(running=(now or {}).get("trial"))
     facts: dict[str, Any] = {"view": view, "wrong": wrong, **await requests_of(call, known)}
     facts |= {"held": holds.facts(known), "nothing": holds.nothing_words(known)}
     if view is not None:

@@ -64,9 +64,6 @@ async def known_of(
             worth = ledger.worth(wait=False)  # of what a decision left
         deployed, protocol = ledger.deployed()
         earlier = None if version is None else ledger.restored(version)
-        running = None
-        if has_rows and protocol and view is not None and worth is not None and not kind:
-            running = (ledger.worth([], wait=False) or {}).get("trial")
         known = Known(
             terms=terms,
             run=ledger.status(),
@@ -75,7 +72,6 @@ async def known_of(
             protocol=protocol,
             visits=ledger.chart().visits if "state" in terms.labels else None,
             worth=worth,
-            running=running,
             earlier=earlier,
             motions=ledger.motions(),
             me=call.who,
