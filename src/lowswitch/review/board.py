@@ -96,6 +96,18 @@ class Reviewed:
         passed: np.ndarray = self._knowledge.dates_between(since, self.told)
         return passed
 
+    @property
+    def nothing_wanted_at(self) -> int | None:
+        """After how many episodes the learner could last propose, if it wanted nothing then."""
+        return None if self._gate.pending is not None else self._gate.nothing_wanted_at
+
+    @property
+    def next_is_free(self) -> bool:
+        """Whether the next proposal uses up none of the budget: it replaces one that is pending or
+        was withdrawn.
+        """
+        return self._gate.pending is not None or self._gate.replaces
+
     def why_nothing(self) -> str | None:
         """Why no proposal is pending, in words, or None if one is."""
         if self.gate == "open":
