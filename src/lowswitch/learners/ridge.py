@@ -411,13 +411,16 @@ class RidgeKnowledge:
     def floor(self) -> float | None:
         return self.spec.floor
 
-    def at_floor(self, parts: Mapping[Key, LinearProposal], floor: float, told: int) -> AtFloor:
-        """Whether a policy keeps to a floor, by the newest cases.
+    def at_floor(
+        self, parts: Mapping[Key, LinearProposal], floor: float, told: int
+    ) -> AtFloor | None:
+        """Whether a policy keeps to a floor, by the newest cases; None if it has no protocol.
 
         They judge the policy itself; at its proposal each half judges what the other half made.
         """
-        law, initial = parts[WHOLE].policy, self.initial
-        assert law.protocol is not None
+        law, initial = parts[WHOLE].policy if parts else self.deployed, self.initial
+        if law.protocol is None:
+            return None
         assert initial is not None
         worth = first = np.ones(1)
         judges = [one for half in range(2) if (one := self._half(half).judge(told)) is not None]
