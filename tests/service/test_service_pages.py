@@ -399,7 +399,7 @@ def test_a_treatment_is_forbidden_everywhere_at_once(tmp_path):
         assert every in served.page("/forbid?rows=all", session)[1]
         both = {"row": "all", "action": ["watch", "surgery"]}
         status, _, body = served.post("/forbid", session, **both)
-        assert (status, "in the same places" in body.decode()) == (422, True)
+        assert (status, "everywhere in one step" in body.decode()) == (422, True)
         recall = {"row": "all", "action": "surgery", "reason": "recall", **SURE}
         assert served.post("/forbid", session, **recall)[0] == 303
         assert not ledger.actions_allowed[:, :, 1].any()

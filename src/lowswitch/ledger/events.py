@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -192,6 +193,23 @@ def event(
     """An event with its hash."""
     body = canonical([seq, time, actor, role, kind, payload, previous])
     return Event(seq, time, actor, role, kind, payload, previous, body, digest(body))
+
+
+_LINK = ',""],['  # between two events whose previous hashes are left empty
+
+
+def events(rows: Sequence[list[Any]], previous: str) -> list[Event]:
+    """Several events in a row, written as text in one go.
+
+    rows: their parts up to the hash of the event before, which is empty. No payload has an empty
+    text in a list.
+    """
+    made, texts = list[Event](), canonical(rows)[2:-5].split(_LINK)
+    for (*parts, _), text in zip(rows, texts, strict=True):
+        body = f'[{text},"{previous}"]'
+        made.append(Event._make([*parts, previous, body, digest(body)]))
+        previous = made[-1].hash
+    return made
 
 
 def later(now: str, before: str) -> str:

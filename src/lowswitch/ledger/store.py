@@ -310,7 +310,7 @@ class Store(ABC):
             some = names[first : first + _AT_ONCE]
             marks = ", ".join("?" * len(some))
             sql = f"SELECT {_TICKET} FROM tickets WHERE ticket IN ({marks})"
-            yield from (StoredTicket(*row) for row in self.execute(sql, *some))
+            yield from map(StoredTicket._make, self.execute(sql, *some))
 
     def request(self, site: str, request: str) -> StoredTicket | None:
         """The ticket that a site got for a request."""

@@ -55,7 +55,8 @@ _USUAL: dict[str, Any] = {  # not recorded
 _MOST_NAME = 60  # characters
 _MOST_DAYS = 36_500
 _MOST_DIGITS = 100  # of a number; a longer label is no position of anything
-Steps = tuple[list[Any], list[int], list[float]]  # H states or contexts, actions and rewards
+# H states or contexts, actions and rewards
+Steps = tuple[Sequence[Any], Sequence[int], Sequence[float]]
 
 
 class Report(NamedTuple):
@@ -71,11 +72,11 @@ class Report(NamedTuple):
 
     def to_payload(self) -> dict[str, Any]:
         known = self.propensities
-        return ({} if known is None else {"propensities": list(known)}) | {
+        return ({} if known is None else {"propensities": known}) | {
             "number": self.number,
-            "states": list(self.states),
-            "actions": list(self.actions),
-            "rewards": list(self.rewards),
+            "states": self.states,
+            "actions": self.actions,
+            "rewards": self.rewards,
             "ended": self.ended,
         }
 
@@ -259,6 +260,23 @@ class Terms(ABC):
 
         propensities: with features, the probability of each action if another policy chose it.
         """
+
+    def reports(
+        self, tickets: Sequence[StoredTicket], policies: Sequence[Any], told: Sequence[Any]
+    ) -> list[Report] | None:
+        """Several reports after they are checked; None if one is refused.
+
+        policies: those of the tickets. told: the arguments of `Ledger.tell` by name.
+        """
+        found = list[Report]()
+        try:
+            for ticket, policy, one in zip(tickets, policies, told, strict=True):
+                seen = one["states"], one["actions"], one["rewards"], one.get("ended", "whole")
+                found.append(self.report(ticket.number, policy, *seen, one.get("propensities")))
+                self.require_learnable(found[-1])
+        except ValueError:
+            return None
+        return found
 
     @abstractmethod
     def steps(self, report: Report, learner: Callable[[], Any], policy: Any) -> Steps | None:

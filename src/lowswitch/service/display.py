@@ -254,6 +254,12 @@ class Laws(NamedTuple):
         found = np.argwhere(phrases.changed(before, after, protocol=self.protocol)).tolist()
         return [(h, x) for h, x in found]
 
+    def in_trial(self, version: int) -> int:
+        """In how many places a version changed what the trial gives, and not the protocol."""
+        if not (self.protocol and self.has_rows and 1 < version <= len(self.tables)):
+            return 0
+        return phrases.trial_places(*self.tables[version - 2 : version])
+
     def lines(self, terms: Terms, version: int) -> list[str]:
         """The changes of a version, to the protocol and to the trial."""
         if not 1 < version <= len(self.tables):
@@ -289,6 +295,7 @@ def version_lines(terms: Terms, journal: Journal, laws: Laws) -> list[dict[str, 
                 "reason": mark.facts.get("reason", ""),
                 "agreed": _agreed(mark),
                 "changed": laws.count(number),
+                "in_trial": laws.in_trial(number),
                 "share": laws.share(number),
                 "episodes": returns.count,
                 "interval": Interval(f"version {number}", returns.mean, returns.half_width)
@@ -478,7 +485,7 @@ def wish_words(terms: Terms, mark: Mark) -> str:
     if kind == "thawed":
         return "Resume the run"
     if kind == "quorum":
-        return "Change the number of reviewers"
+        return f"Let {counted(decision['quorum'], 'reviewer')} decide"
     said = f"Forbid {names or 'new ' + terms.word('action') + 's'} for {where}"
     instead = decision.get("instead")
     given = "" if instead is None else terms.labels["action"][instead]

@@ -316,15 +316,6 @@ class Journal:
         """Whether the run had ended when the last event was read."""
         return any(mark.kind == "ended" for mark in reversed(self.marks))
 
-    def never_changes(self) -> set[tuple[int, int]]:
-        """The rows of postponed proposals in which only a trial would have changed."""
-        found = set[tuple[int, int]]()
-        for mark in self.marks:
-            if mark.kind == "rejected":
-                trial = {(h, x) for h, x in mark.facts["in_trial"]}
-                found = (found - {(h, x) for h, x in mark.facts["rows"]}) | trial
-        return found
-
     def spans(self, issued: int) -> list[tuple[int, int]]:
         """The first and the last ticket of each version."""
         ends = [first - 1 for first in self._firsts[1:]] + [issued]
@@ -336,6 +327,18 @@ class Journal:
 
     def proposals(self) -> list[Mark]:
         return [mark for mark in self.marks if mark.kind == "proposed"]
+
+    def origin(self, proposed: int) -> int:
+        """The event of the proposal that another one (by its event) is the rest of, or its own."""
+        found = proposed
+        while (mark := self.before(found)) is not None and mark.seq == found - 1:
+            earlier, made = self.before(found, "proposed"), self.before(found + 1)
+            if "proposal" not in mark.facts or earlier is None or made is None:
+                break
+            if earlier.facts["told"] != made.facts.get("told"):
+                break
+            found = earlier.seq
+        return found
 
     def before(self, seq: int, kind: str | None = None) -> Mark | None:
         """The last mark before an event, of any kind or of one."""

@@ -20,7 +20,6 @@ from lowswitch.show.text import counted
 
 _MOST = 8  # lines
 _MOST_EVENTS = 5  # that are named
-_WORD_ONLY = " No new data led to that: a verdict also depends on the other changes beside it."
 
 
 def is_open(before: Event, marks: Sequence[Mark]) -> bool:
@@ -44,17 +43,21 @@ def news(
     marks: Sequence[Mark],
     *,
     seen: bool,
+    same_numbers: bool = True,
 ) -> dict[str, Any]:
     """The differences in lines, what happened in between, and the changes that are new.
 
     before: the earlier proposal, for a version that followed base [members, H, S]. marks: what
     people did since. seen: whether the reader has seen that proposal, or it is the last on record.
+    same_numbers: whether its page showed the recorded numbers, so that verdicts can be compared.
     """
     old = {(row["step"], row["state"]): row for row in before.payload["rows"]}
     decided = {(h, x) for mark in marks if _on_rows(mark) for h, x in mark.facts["rows"]}
     learned = view.told - before.payload["told"]
+    then = before.payload["version"]
     same = not learned and not any(map(_is_new_data, marks))
-    lines, new = _changes(known, view, old, decided, same_data=same)
+    why = _why_judged(then, view.version, same_data=same) if same_numbers else None
+    lines, new = _changes(known, view, old, decided, why)
     lines += _trial(known, view, old, base) if known.protocol else []
     return {
         "since": f"since you read the proposal of {display.clock(before.time)}"
@@ -65,6 +68,20 @@ def news(
         "rest": max(0, len(lines) - _MOST),
         "keys": new,
     }
+
+
+def _why_judged(then: int, now: int, *, same_data: bool) -> str:
+    """Why a verdict differs from the one on a change for an earlier version."""
+    if then != now:
+        return (
+            f" That one compared it with version {then}; this one compares it with version {now}."
+        )
+    if not same_data:
+        return ""
+    return (
+        " No new data led to that: a verdict also depends on the other changes beside it, and on"
+        " how often the learner asks its model."
+    )
 
 
 def _why(
@@ -127,11 +144,17 @@ def _did(known: Known, mark: Mark, old: Collection[tuple[int, int]]) -> str:
         return f"{mark.actor} asked again{held} {when}"
     did = display.decision_words(known.terms, mark.kind, mark.facts, known.precedents.laws)
     rows = [(h, x) for h, x in mark.facts.get("rows", [])]
-    if _on_rows(mark):
+    if _on_rows(mark) and known.has_rows and mark.kind == "rejected":
+        trial = mark.facts["in_trial"] if known.protocol else []
+        n = len(rows) - len(trial)
+        what = [counted(n, "change")] * (n > 0) + ["the trial"] * bool(trial)
+        verb = "forbade" if mark.facts.get("forever") else "postponed"
+        did = f"{verb} {phrases.several(what)}"
+    elif _on_rows(mark) and not known.has_rows:
         verb = "approved" if mark.kind == "approved" else "postponed"
         how_much = "all" if set(old) <= set(rows) else "a part"
         did = f"{'forbade' if mark.facts.get('forever') else verb} {how_much} of it"
-    elif rows:
+    elif rows and not _on_rows(mark):
         did += f" for {phrases.few_places_words(known.terms, rows)}"
     why = f" (“{mark.facts['reason']}”)" if mark.facts.get("reason") else ""
     return f"{display.who(mark)} {did} {when}{why}"
@@ -142,8 +165,7 @@ def _changes(
     view: ProposalView,
     old: dict[tuple[int, int], dict[str, Any]],
     decided: set[tuple[int, int]],
-    *,
-    same_data: bool,
+    why_judged: str | None,
 ) -> tuple[list[str], set[tuple[int, int]]]:
     """Changes of the protocol that are new, gone, or judged differently; and the new ones."""
     judged, now, new_ones = list[str](), set[tuple[int, int]](), set[tuple[int, int]]()
@@ -154,17 +176,17 @@ def _changes(
         key = row["step"], row["state"]
         now.add(key)
         was, (present, new) = old.get(key), effects.sides(known, row)
-        if was is None or was["to"][0] != row["to"][0]:
+        if was is None or was["to"][0] != row["to"][0] or was["verdict"] == "TRIAL":
             new_ones.add(key)
             past = known.precedents.changes.get(key)
             back = "" if past is None else f" {past_words(known, row, past)}"
             (back_again if back else found).append(
                 f"Newly proposed for {known.place(*key)}: {new} instead of {present}.{back}"
             )
-        elif was["verdict"] != row["verdict"]:
+        elif was["verdict"] != row["verdict"] and row["verdict"] and why_judged is not None:
             judged.append(
                 f"{known.place(*key)}, {new}: the verdict is “{_judged(row)}” and was"
-                f" “{_judged(was)}”.{_WORD_ONLY if same_data else ''}"
+                f" “{_judged(was)}”.{why_judged}"
             )
     gone = [
         key
@@ -216,9 +238,9 @@ def _trial(
         if known.visits[h, x, a] == 0 and a not in known.policies[:, h, x]
     }
     said = {
-        "The trial now gives for the first time": first,
-        "The trial now also gives": came - first,
-        "The trial no longer gives": gone,
+        "Only the trial proposed now gives, for the first time": first,
+        "Only the trial proposed now gives": came - first,
+        "Only the trial proposed before would have given": gone,
     }
     return [
         f"{words}: {phrases.actions_words(known.terms, some)}."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from lowswitch.ledger.events import KINDS, Event
 from lowswitch.ledger.exports import cells, harmless
 from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.reading import version_named
+from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.service import (
     access_log,
     actions,
@@ -181,6 +181,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         offer=proposals.headline(known, view) if view else None,
         held=holds.facts(known),
         short=people.stuck(service.access, now(), run.quorum),
+        nothing=holds.nothing_words(known),
         todo=[*_todo(call, known, len(unfit)), *_cut_off(call, owing)],
         parts=parts,
         bar=figures.shares(parts),
@@ -371,9 +372,6 @@ async def policy_map(call: Call) -> Response:
     pending = {(r["step"], r["state"]) for r in proposed if effects.is_of_protocol(known, r)}
     signs = display.codes(terms.labels["action"])
     await catch_up(call)
-    if chart.protocol:
-        held = [row for row in chart.held if row not in known.only_trial]
-        chart = dataclasses.replace(chart, held=held)
     return await show(
         call,
         "map.html",
@@ -441,11 +439,34 @@ async def row(call: Call) -> Response:
         declared=np.flatnonzero(~terms.allowed[h, x]).tolist(),
         decisions=[
             one
-            | {"said": display.decision_words(terms, one["kind"], one)}
+            | {"said": _said_here(terms, one, decided.get(one["event"]), view.versions, known)}
             | ({"by": display.who(decided[one["event"]])} if one["event"] in decided else {})
             for one in reversed(view.decisions)
         ],
     )
+
+
+def _said_here(
+    terms: TableTerms,
+    one: dict[str, Any],
+    mark: Mark | None,
+    versions: Sequence[tuple[int, list[int]]],
+    known: Known,
+) -> str:
+    """A decision on a row; of an approval what it changed in this row."""
+    made = mark.facts.get("version") if mark is not None and mark.kind == "approved" else None
+    if made is None:
+        return display.decision_words(terms, one["kind"], one)
+    names = terms.labels["action"]
+    sides = [
+        [plays for number, plays in versions if number <= last][-1] for last in (made - 1, made)
+    ]
+    old, new = (
+        phrases.plays_words([names[a] for a in plays], protocol=known.protocol) for plays in sides
+    )
+    if old == new:
+        return "approved; here it changed nothing"
+    return f"approved: {old} → {new}"
 
 
 # ---- 3: timeline ---------------------------------------------------------------------------------
