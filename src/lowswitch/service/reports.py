@@ -245,7 +245,9 @@ async def _missing(call: Call) -> Response:
     except LedgerError as error:
         if not call.field("confirming"):
             raise
-        return after(call, "/tickets", f"Nothing was done: {error}.", heed=True)
+        run = await call.service.engine.call(ledger.status)
+        if not (run.frozen or call.service.engine.stopped):  # or that is the reason
+            return after(call, "/tickets", f"Nothing was done: {error}.", heed=True)
     _keep_selection(call, chosen)
 
     async def sheet() -> Sheet:
