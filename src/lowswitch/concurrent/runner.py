@@ -7,8 +7,11 @@ for bit.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.meetings import require_dates
@@ -51,6 +54,7 @@ def run(
     save_every: float = 60.0,
     regret: bool = True,
     progress: bool | None = None,
+    delay: int | Sequence[int] = 0,
 ) -> ConcurrentRun:
     """Run an algorithm on M machines, which all play the same policy in a round.
 
@@ -92,13 +96,17 @@ def run(
         False omits the regret even if it can be computed.
     progress
         Whether to show progress, as in `lowswitch.simulate`.
+    delay
+        D: the outcome of an episode is learned after D more episodes, as in `lowswitch.simulate`.
+        Or one D for each machine, where machines return when they like: number k % M is the delay
+        of episode k. Not for problems with features.
 
     Returns
     -------
     ConcurrentRun
         The episodes played and kept, the deployments, and their costs.
     """
-    setting = _checked_setting(source, algorithm, episodes, machines, rule, seed, regret)
+    setting = _checked_setting(source, algorithm, episodes, machines, rule, seed, regret, delay)
     driver = driver_of(setting.source, setting, stop, fleet)
     if not (is_number(save_every) and save_every >= 0):
         raise ValueError(
@@ -126,6 +134,7 @@ def _checked_setting(
     rule: str,
     seed: int,
     regret: bool,
+    delay: int | Sequence[int],
 ) -> RoundSetting:
     given = source_of(source)
     require_word("rule", rule, get_args(RoundRule))
@@ -138,7 +147,20 @@ def _checked_setting(
         rule=rule,
         seed=require_seed(seed),
         regret=require_truth("regret", regret),
+        delay=_checked_delay(delay, machines),
     )
+
+
+def _checked_delay(delay: Any, machines: int) -> tuple[int, ...]:
+    """One delay for all episodes, or one for each machine."""
+    given = delay.tolist() if isinstance(delay, np.ndarray) else delay
+    each = tuple(given) if isinstance(given, Sequence) else (given,)
+    if len(each) != 1 and len(each) != machines:
+        raise ValueError(
+            f"delay has {len(each)} numbers for {machines} machines; give one for each machine, or"
+            " a single number for all"
+        )
+    return tuple(require_count("delay", one, least=0) for one in each)
 
 
 @singledispatch

@@ -140,7 +140,7 @@ class TableRounds(RoundDriver):
             state.learn(episodes, _checked_round(played, len(episodes), self.setting))
 
     def _room_for_a_round(self) -> np.ndarray:
-        return np.zeros(min(self.setting.machines, len(self.state.window.ready)), dtype=np.int64)
+        return np.zeros(min(self.setting.machines, self.state.window.ahead), dtype=np.int64)
 
     def _ended(self) -> bool:
         if self._reason() == _LOOK:
