@@ -119,7 +119,7 @@ def test_there_is_room_for_all_outcomes_that_arrive_together():
     for algorithm in (larfe, *(ALGORITHMS[name] for name in ("mvp", "ucb-h", "mixture-budget"))):
         run = concurrent.run(mdp, algorithm, 480, **asked)
         same_rounds(run, concurrent.run(mdp, algorithm, 480, **asked, fleet=RoundByRound()))
-        assert run.history[0].deployments == run.deployments[0] > 2
+        assert run.history[0].deployments == run.deployments[0] > 0
 
 
 def test_outcomes_that_arrive_together_cause_one_deployment():
