@@ -11,7 +11,7 @@ from conftest import PROBLEMS, random_tables
 from lowswitch.algorithms.calendars import batches_of
 from lowswitch.algorithms.custom import Counts
 from lowswitch.algorithms.layers import best_by_counts, known_laws, reach, survivors
-from lowswitch.algorithms.parts import Batches
+from lowswitch.algorithms.parts import GrowingBatches
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, drawn_member, learner_stream
 from lowswitch.reproduce.pseudocode import play_episode
 from lowswitch.runs.simulate import what_may_help
@@ -131,13 +131,13 @@ def test_the_number_of_long_batches(episodes, batches):
 def test_dates_of_batches_by_hand():
     """K = 256: 16 and then 64 episodes; the third batch would have 128, and ends with the run."""
     size = {"horizon": 3, "states": 1, "actions": 1}
-    schedule = Batches(10)
+    schedule = GrowingBatches(10)
     assert schedule.grid_for(**size, episodes=256) == (1, 11, 21, 31, 47, 111)
     assert schedule.refresh_bound(**size, episodes=256) == 6 == 3 + batches_of(256)
     assert schedule.grid_for(**size, episodes=40) == (1, 11, 21, 31, 37)
     assert schedule.grid(256) == (1, 11, 27, 91)
     with pytest.raises(ValueError, match="phase must be"):
-        Batches(0)
+        GrowingBatches(0)
 
 
 # ---- in plain Python -----------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def test_the_library_s_batches_are_the_plain_ones(problem):
     plain, mixtures = PlainMultiBatch(mdp, algorithm.estimator), []
     key, dates = (
         np.uint64(learner_stream(0, MEMBERS)),
-        Batches(60).grid_for(**mdp.size, episodes=EPISODES),
+        GrowingBatches(60).grid_for(**mdp.size, episodes=EPISODES),
     )
     for k in range(EPISODES):
         plain.digest(*play_episode(mdp, plain.mixture[drawn_member(key, 24, k)], 0, k))

@@ -171,5 +171,5 @@ def test_bad_delays_are_refused():
         with pytest.raises(ValueError, match=message):
             concurrent.run(mdp, algorithm, 9, machines=3, delay=delay)
     arms = ls.features.problems.fixed_arms(arms=3, features=2)
-    with pytest.raises(ValueError, match="leave fleet, stop, regret and delay out"):
+    with pytest.raises(ValueError, match="leave fleet, stop, regret, delay and send out"):
         concurrent.run(arms, ls.linear(), 9, machines=3, delay=1)

@@ -64,7 +64,7 @@ class Calendar(Whole):
 
 
 @dataclass(frozen=True)
-class Batches(Whole):
+class GrowingBatches(Whole):
     """H short batches, then longer and longer ones: the dates of multi-batch learning.
 
     Zhang, Jiang, Zhou, Ji 2022. The initial policy plays one episode. H batches of `phase` episodes

@@ -60,7 +60,7 @@ class MultiBatch(FromCounts):
     step h, as in `LayerByLayer`. In each later deployment members go to (h, x, a) that may still be
     optimal, those with the fewest visits first, and play only such actions. An action is dropped if
     its upper value is below the lower value of another one in its row. The last deployment plays
-    the policy that earns most by the counts. `Batches` has the dates.
+    the policy that earns most by the counts. `GrowingBatches` has the dates.
 
     Parameters
     ----------

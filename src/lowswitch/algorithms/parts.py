@@ -1,7 +1,7 @@
 """The parts of an algorithm: estimators, bonuses, schedules, and base classes for your own."""
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.calendars import Batches, Calendar, Late
+from lowswitch.algorithms.calendars import Calendar, GrowingBatches, Late
 from lowswitch.algorithms.custom import Counts, FromCounts
 from lowswitch.algorithms.estimators import (
     BONUSES,
@@ -60,7 +60,6 @@ __all__ = [
     "AdvantageBonus",
     "Algorithm",
     "Asked",
-    "Batches",
     "Bernstein",
     "BernsteinFreedman",
     "Budget",
@@ -81,6 +80,7 @@ __all__ = [
     "FederatedSettled",
     "FromCounts",
     "Grid",
+    "GrowingBatches",
     "Growth",
     "Hoeffding",
     "L1Ball",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 from lowswitch.algorithms.algorithm import Algorithm, checked_scales
-from lowswitch.algorithms.calendars import Batches, Calendar, Late
+from lowswitch.algorithms.calendars import Calendar, GrowingBatches, Late
 from lowswitch.algorithms.estimators import (
     RULE,
     Advantage,
@@ -719,7 +719,7 @@ def multi_batch(
         The scale of the width c (H - h + 1) / sqrt(n) of an estimate from n visits.
     """
     estimator = MultiBatch(phase=phase, members=members, threshold=threshold, c=c)
-    return assemble(estimator, NoBonus(), Batches(phase), **shared)
+    return assemble(estimator, NoBonus(), GrowingBatches(phase), **shared)
 
 
 @recipe("few")

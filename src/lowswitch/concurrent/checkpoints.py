@@ -43,7 +43,8 @@ def load_state(path: str | os.PathLike[str], setting: RoundSetting, stop: Stop) 
     facts, arrays = storage.read(path, _KIND)
     state = fresh_state(setting, stop)
     try:
-        facts["setting"].setdefault("delay", [0])  # older files do not have it
+        for name, usual in (("delay", [0]), ("send", "episodes")):  # older files lack them
+            facts["setting"].setdefault(name, usual)
         differs = _difference(facts["setting"], setting.facts())
         if not differs:
             _take_over(state, setting, arrays)
@@ -140,6 +141,7 @@ _WORDS: dict[str, Callable[[Any], str]] = {
     "seed": "seed {}".format,
     "regret": "regret={}".format,
     "delay": "delay={}".format,
+    "send": "send={!r}".format,
 }
 
 

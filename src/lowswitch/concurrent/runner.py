@@ -38,6 +38,7 @@ from lowswitch.show.progress import Progress
 from lowswitch.table_learner import warn_if_drowned
 
 RoundRule = Literal["trigger", "switch", "speculate"]
+Send = Literal["episodes", "sums"]
 
 
 def run(
@@ -55,6 +56,7 @@ def run(
     regret: bool = True,
     progress: bool | None = None,
     delay: int | Sequence[int] = 0,
+    send: Send = "episodes",
 ) -> ConcurrentRun:
     """Run an algorithm on M machines, which all play the same policy in a round.
 
@@ -100,13 +102,21 @@ def run(
         D: the outcome of an episode is learned after D more episodes, as in `lowswitch.simulate`.
         Or one D for each machine, where machines return when they like: number k % M is the delay
         of episode k. Not for problems with features.
+    send
+        What workers send back. "sums" is for learners by rounds (`ls.fedq_hoeffding` and the other
+        three) with as many machines: in long rounds machines send sums over their episodes, which
+        are fewer bytes. Then estimates equal the sequential run's up to rounding, and machines may
+        play some turns that the round does not need.
 
     Returns
     -------
     ConcurrentRun
         The episodes played and kept, the deployments, and their costs.
     """
-    setting = _checked_setting(source, algorithm, episodes, machines, rule, seed, regret, delay)
+    require_word("send", send, get_args(Send))
+    setting = _checked_setting(
+        source, algorithm, episodes, machines, rule, seed, regret, delay, send
+    )
     driver = driver_of(setting.source, setting, stop, fleet)
     if not (is_number(save_every) and save_every >= 0):
         raise ValueError(
@@ -135,6 +145,7 @@ def _checked_setting(
     seed: int,
     regret: bool,
     delay: int | Sequence[int],
+    send: str,
 ) -> RoundSetting:
     given = source_of(source)
     require_word("rule", rule, get_args(RoundRule))
@@ -148,6 +159,7 @@ def _checked_setting(
         seed=require_seed(seed),
         regret=require_truth("regret", regret),
         delay=_checked_delay(delay, machines),
+        send=send,
     )
 
 

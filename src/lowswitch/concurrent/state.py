@@ -50,6 +50,7 @@ class RoundSetting:
     seed: int
     regret: bool
     delay: tuple[int, ...] = (0,)  # how late outcomes arrive: all alike, or machine by machine
+    send: str = "episodes"  # or "sums"
 
     def facts(self) -> dict[str, Any]:
         """The setting as JSON returns it, without tuples."""
@@ -60,7 +61,10 @@ class RoundSetting:
             "algorithm": self.algorithm.facts(),
             **{
                 name: getattr(self, name)
-                for name in ("episodes", "machines", "rule", "seed", "regret", "delay")
+                for name in (
+                    *("episodes", "machines", "rule", "seed"),
+                    *("regret", "delay", "send"),
+                )
             },
         }
         return dict(json.loads(json.dumps(facts)))
