@@ -38,6 +38,7 @@ NEWER = (
     *("early-settled", "staged-randql", "larfe", "multi-batch"),
 )
 RIVALS = ("ucb2-b", "mvp")
+FIRST = 50  # episodes, from which on curves are drawn
 
 
 def main() -> None:
@@ -100,7 +101,7 @@ def draw(found: dict[str, Any]) -> None:
     for i, (problem, measured) in enumerate(found.items()):
         axes = figure.add_subplot(1, 2, i + 1)
         panel(axes, measured["learners"])
-        axes.set_title(f"{problem}, best settings of {measured['algorithms']} that raced")
+        axes.set_title(f"{problem}, the best setting of each")
         if i == 0:
             axes.set_ylabel("regret")
     handles, names = figure.axes[0].get_legend_handles_labels()
@@ -115,7 +116,9 @@ def panel(axes: "Axes", learners: dict[str, Any]) -> None:
         colour = "black" if rival else COLOURS[i % (len(COLOURS) - 1)]
         style = ("-", "--")[RIVALS.index(name)] if rival else ("-", "--")[i // (len(COLOURS) - 1)]
         curve = np.array(one["curve"])
-        axes.plot(one["at"], curve, color=colour, linestyle=style, label=name, linewidth=1.6)
+        shown = np.array(one["at"]) >= FIRST
+        at, curve = np.array(one["at"])[shown], curve[shown]
+        axes.plot(at, curve, color=colour, linestyle=style, label=name, linewidth=1.6)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("episodes")

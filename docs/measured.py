@@ -38,6 +38,7 @@ def values() -> dict[str, str]:
     logs = of_evaluation(load("evaluation"))
     prices = of_prices(load("price")) | of_sb3(load("sb3"))
     logs |= of_federated(load("federated")) | of_randql(load("randql"))
+    logs |= of_sums(load("sums"))
     logs |= of_larfe(load("larfe")) | of_dimensions(load("dimensions")) | of_knee(load("knee"))
     logs |= of_adversary(load("adversary")) | of_delays(load("delays"))
     own = of_own(load("own")) | of_stuck(load("stuck")) | of_rows(load("rows")) | of_bench()
@@ -186,6 +187,19 @@ def of_randql(found: dict[str, Any]) -> dict[str, str]:
         "randql/episodes": f"{results[0]['episodes']:,}",
         "randql/grid-episodes": f"{results[-1]['episodes']:,}",
         "randql/better": ", ".join(result["better"] for result in results),
+    }
+
+
+def of_sums(found: dict[str, Any]) -> dict[str, str]:
+    """The share of bytes that machines send if they send sums, by the length of the run."""
+    shares = [
+        [100 * rows[str(episodes)]["sums"] / rows[str(episodes)]["episodes"] for rows in learners]
+        for episodes in found["setting"]["episodes"]
+        for learners in [[row for one in found["results"].values() for row in one.values()]]
+    ]
+    return {
+        "sums/shares": " and ".join(f"{span(each, '.0f')} %" for each in shares),
+        "sums/episodes": " and ".join(f"{K:,}" for K in found["setting"]["episodes"]),
     }
 
 

@@ -26,8 +26,11 @@ class SumRound:
         due = self._due().reshape(-1)
         seen = visits > 0
         expected = float((due[seen] * (state.learned / visits[seen])).min())
-        shortest = spec.S * (1 + 2 * len(self._columns())) / 3
-        return 0 if expected < shortest else min(self.most, max(1, int(expected / 2)))
+        # Sums take as many bytes as this many turns of episodes: a row has 4 bytes and 8 for each
+        # sum, a step of an episode 12, and there are two messages more. A round has about half as
+        # many turns as expected, because any of many rows may end it.
+        worth = spec.S * (1 + 2 * len(self._columns())) / 3 + 2
+        return 0 if expected < 2 * worth else min(self.most, max(1, int(expected / 2)))
 
     @property
     def most(self) -> int:
