@@ -447,18 +447,19 @@ def of_adversary(found: dict[str, Any]) -> dict[str, str]:
 
 
 def of_delays(found: dict[str, Any]) -> dict[str, str]:
-    """Regret and local switches if outcomes arrive late."""
+    """Regret and local switches if outcomes arrive late, by more than one episode."""
     setting = found["setting"]
+    shown = [i for i, delay in enumerate(setting["delays"]) if delay != 1]
     rows = [
         (
             problem if i == 0 else "",
             f"`{name}`",
-            *(f"{regret:,.0f} ({switches:,.0f})" for regret, switches in costs),
+            *(f"{costs[j][0]:,.0f} ({costs[j][1]:,.0f})" for j in shown),
         )
         for problem, learners in found["results"].items()
         for i, (name, costs) in enumerate(learners.items())
     ]
-    header = ("problem", "learner", *(f"D = {delay:,}" for delay in setting["delays"]))
+    header = ("problem", "learner", *(f"D = {setting['delays'][j]:,}" for j in shown))
     return {
         "delays/table": table(header, rows, left=2),
         "delays/episodes": f"{setting['episodes']:,}",
@@ -475,7 +476,7 @@ def of_federated(found: dict[str, Any]) -> dict[str, str]:
         ]
         for name in ("points", "lengths")
     )
-    header = ("(H, S, A)", "learner", f"regret / log T at K = {points[0]}", *points[1:])
+    header = ("(H, S, A)", "learner", f"regret / log T at K = {points[1]}", *points[2:])
     header += (f"rounds at {lengths[0]}", *lengths[1:], "bound")
     rows = [
         (
@@ -483,7 +484,7 @@ def of_federated(found: dict[str, Any]) -> dict[str, str]:
             f"`{learner}`",
             *(
                 f"{ratio:,.1f} ± {error:,.1f}"
-                for ratio, error in zip(row["ratio"], row["error"], strict=True)
+                for ratio, error in list(zip(row["ratio"], row["error"], strict=True))[1:]
             ),
             *(f"{rounds:,.0f}" for rounds in row["rounds"]),
             f"{row['bound'][-1]:,.0f}",

@@ -93,7 +93,8 @@ class MultiBatch(FromCounts):
         upper, surviving = survivors(counts, self.c)
         fewest = np.argsort(counts.visits[surviving], kind="stable")[: self.members]
         model, left = known_laws(counts, self.threshold), counts._replace(allowed=surviving)
-        ways = [reach(left, model, *one, upper) for one in np.argwhere(surviving)[fewest]]
+        places = np.argwhere(surviving)[fewest]
+        ways = [reach(left, model, h, x, a, upper) for h, x, a in places]
         return in_turn(ways, self.members)
 
 

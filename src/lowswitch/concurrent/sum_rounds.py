@@ -36,7 +36,7 @@ class SumRound:
     def most(self) -> int:
         """How many turns are left, and fit into the memory of the machines."""
         left = (self.state.last - self.state.learned) // self.setting.machines
-        steps = self.setting.machines * self.setting.source.horizon
+        steps = self.setting.machines * int(self.setting.source.horizon)
         return min(left, max(1, MOST_STEPS // steps))
 
     def play(self, opened: Any, changes: np.ndarray, turns: int) -> tuple[int, list[SummedPiece]]:
@@ -105,7 +105,8 @@ class SumRound:
         spec, tables = self.state.knowledge.spec, self.state.knowledge.tables
         actions = tables.rows["action"][: spec.H * spec.S]
         cells = np.arange(spec.H * spec.S) * spec.A + actions
-        return tables.cells["due"][cells].astype(np.int64).reshape(spec.H, spec.S)
+        due: np.ndarray = tables.cells["due"][cells].astype(np.int64)
+        return due.reshape(spec.H, spec.S)
 
     def _columns(self) -> np.ndarray:
         """The sums that this kind of learner needs."""

@@ -68,8 +68,10 @@ class Summing:
     ) -> SummedPiece:
         begin = time.perf_counter()
         self._play(player, policy, machines, task)
+        full, nothing = 0, np.zeros(0, dtype=np.uint8)
+        parts: tuple[np.ndarray, ...] = (nothing,) * 6
         if task.wanted is None:
-            full, parts = self._full_turn(task), (np.zeros(0, dtype=np.uint8),) * 6
+            full = self._full_turn(task)
         else:
             full, parts = task.turns, self._sums(machines, task, task.wanted)
         return SummedPiece(key, time.perf_counter() - begin, full, len(self.states), *parts)

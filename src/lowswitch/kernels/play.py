@@ -157,7 +157,7 @@ def play_unlearned(spec, tables, model, late, key, k):
         x = y
 
 
-@part
+@inline
 def learn_arrived(spec, tables, changes, logged, held, k, arrived):
     """Learn episode `arrived`, whose outcome arrives after episode k, by the policy deployed now.
 
