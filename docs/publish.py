@@ -11,7 +11,7 @@ docs/switching.py and docs/longer.py, and with --json docs/numbers/NAME.json by 
 machines.py, gpu.py, few/run.py, few/optimum.py, few/meetings.py, linear/run.py,
 linear/trial.py, ledger.py, ledger_faults.py, evidence.py, feature_evidence.py, evaluation.py,
 own.py, federated.py, randql.py, larfe.py, sums.py, dimensions.py, knee.py,
-adversary.py, delays.py and service.py of benchmarks/.
+adversary.py, delays.py, cold.py and service.py of benchmarks/.
 """
 
 import argparse

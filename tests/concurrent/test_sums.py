@@ -14,7 +14,7 @@ from lowswitch.concurrent.sources import Tabular
 from lowswitch.concurrent.sums import Summing, Turns, Wanted
 from lowswitch.concurrent.worker import Assignment, PiecePlayer, pickled
 from lowswitch.io import storage
-from lowswitch.kernels.sums import SUMS, first_full_turn, sum_turns
+from lowswitch.kernels.turns import SUMS, first_full_turn, sum_turns
 
 EPISODES, MACHINES = 4_000, 3
 LEARNERS = {

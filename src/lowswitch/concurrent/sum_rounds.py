@@ -57,7 +57,7 @@ class SumRound:
 
     def learn(self, turns: int, replies: list[SummedPiece]) -> None:
         """Let the learner take in the sums of all machines, in their order."""
-        from lowswitch.kernels.sums import SUMS, take_sums
+        from lowswitch.kernels.turns import SUMS, take_sums
 
         state, columns = self.state, self._columns()
         state.make_room()
@@ -110,11 +110,11 @@ class SumRound:
 
     def _columns(self) -> np.ndarray:
         """The sums that this kind of learner needs."""
-        from lowswitch.kernels import sums
+        from lowswitch.kernels import turns
         from lowswitch.kernels.qlearning import HOEFFDING
 
         if "moments" not in self.state.knowledge.tables._fields:
-            return np.arange(sums.VALUE)
+            return np.arange(turns.VALUE)
         bernstein = self.state.knowledge.spec.bonus != HOEFFDING
-        more = (sums.VALUE, sums.VALUE_SQUARES) if bernstein else ()
-        return np.array([sums.REWARD_AND_VALUE, *more])
+        more = (turns.VALUE, turns.VALUE_SQUARES) if bernstein else ()
+        return np.array([turns.REWARD_AND_VALUE, *more])

@@ -92,7 +92,7 @@ class Summing:
             self.rewards = np.concatenate([self.rewards, played.rewards.reshape(shape)])
 
     def _full_turn(self, task: Turns) -> int:
-        from lowswitch.kernels.sums import first_full_turn
+        from lowswitch.kernels.turns import first_full_turn
 
         assert task.due is not None
         seen = np.zeros((self.states.shape[1], *task.due.shape), dtype=np.int64)
@@ -100,7 +100,7 @@ class Summing:
 
     def _sums(self, machines: np.ndarray, task: Turns, wanted: Wanted) -> tuple[np.ndarray, ...]:
         """Starts, rows, counts, sums and rewards of each machine, and the visits of later turns."""
-        from lowswitch.kernels.sums import SUMS, sum_turns
+        from lowswitch.kernels.turns import SUMS, sum_turns
 
         b, (kinds, H, S) = self.states.shape[1], wanted.values.shape
         tables = np.zeros((3, H, S))
