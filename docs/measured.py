@@ -39,6 +39,7 @@ def values() -> dict[str, str]:
     logs = of_evaluation(load("evaluation"))
     prices = of_prices(load("price")) | of_sb3(load("sb3"))
     logs |= of_federated(load("federated")) | of_randql(load("randql"))
+    logs |= of_sums(load("sums"))
     logs |= of_larfe(load("larfe")) | of_dimensions(load("dimensions")) | of_knee(load("knee"))
     logs |= of_adversary(load("adversary")) | of_delays(load("delays"))
     own = of_own(load("own")) | of_stuck(load("stuck")) | of_rows(load("rows")) | of_bench()
@@ -214,6 +215,19 @@ def of_randql(found: dict[str, Any]) -> dict[str, str]:
         "randql/episodes": f"{results[0]['episodes']:,}",
         "randql/grid-episodes": f"{results[-1]['episodes']:,}",
         "randql/better": ", ".join(result["better"] for result in results),
+    }
+
+
+def of_sums(found: dict[str, Any]) -> dict[str, str]:
+    """The share of bytes that machines send if they send sums, by the length of the run."""
+    shares = [
+        [100 * rows[str(episodes)]["sums"] / rows[str(episodes)]["episodes"] for rows in learners]
+        for episodes in found["setting"]["episodes"]
+        for learners in [[row for one in found["results"].values() for row in one.values()]]
+    ]
+    return {
+        "sums/shares": " and ".join(f"{span(each, '.0f')} %" for each in shares),
+        "sums/episodes": " and ".join(f"{K:,}" for K in found["setting"]["episodes"]),
     }
 
 
@@ -461,18 +475,19 @@ def of_adversary(found: dict[str, Any]) -> dict[str, str]:
 
 
 def of_delays(found: dict[str, Any]) -> dict[str, str]:
-    """Regret and local switches if outcomes arrive late."""
+    """Regret and local switches if outcomes arrive late, by more than one episode."""
     setting = found["setting"]
+    shown = [i for i, delay in enumerate(setting["delays"]) if delay != 1]
     rows = [
         (
             problem if i == 0 else "",
             f"`{name}`",
-            *(f"{regret:,.0f} ({switches:,.0f})" for regret, switches in costs),
+            *(f"{costs[j][0]:,.0f} ({costs[j][1]:,.0f})" for j in shown),
         )
         for problem, learners in found["results"].items()
         for i, (name, costs) in enumerate(learners.items())
     ]
-    header = ("problem", "learner", *(f"D = {delay:,}" for delay in setting["delays"]))
+    header = ("problem", "learner", *(f"D = {setting['delays'][j]:,}" for j in shown))
     return {
         "delays/table": table(header, rows, left=2),
         "delays/episodes": f"{setting['episodes']:,}",
@@ -489,7 +504,7 @@ def of_federated(found: dict[str, Any]) -> dict[str, str]:
         ]
         for name in ("points", "lengths")
     )
-    header = ("(H, S, A)", "learner", f"regret / log T at K = {points[0]}", *points[1:])
+    header = ("(H, S, A)", "learner", f"regret / log T at K = {points[1]}", *points[2:])
     header += (f"rounds at {lengths[0]}", *lengths[1:], "bound")
     rows = [
         (
@@ -497,7 +512,7 @@ def of_federated(found: dict[str, Any]) -> dict[str, str]:
             f"`{learner}`",
             *(
                 f"{ratio:,.1f} ± {error:,.1f}"
-                for ratio, error in zip(row["ratio"], row["error"], strict=True)
+                for ratio, error in list(zip(row["ratio"], row["error"], strict=True))[1:]
             ),
             *(f"{rounds:,.0f}" for rounds in row["rounds"]),
             f"{row['bound'][-1]:,.0f}",

@@ -6,11 +6,12 @@
     python docs/publish.py --check       say which pages differ from the files, and change nothing
 
 The other result files are written by docs/frontier.py, docs/orders.py, docs/coarser.py,
-docs/effect.py, docs/episodes.py, docs/scales.py, docs/sweeps.py, docs/switching.py and
-docs/longer.py, and with --json docs/numbers/NAME.json by speed.py, machines.py, cluster.py, gpu.py,
-few/run.py, few/optimum.py, few/meetings.py, linear/run.py, linear/trial.py, ledger.py,
-ledger_faults.py, evidence.py, feature_evidence.py, evaluation.py, own.py, federated.py, randql.py,
-larfe.py, dimensions.py, knee.py, adversary.py, delays.py, cold.py and service.py of benchmarks/.
+docs/effect.py, docs/episodes.py, docs/field.py, docs/scales.py, docs/sweeps.py,
+docs/switching.py and docs/longer.py, and with --json docs/numbers/NAME.json by speed.py,
+machines.py, cluster.py, gpu.py, few/run.py, few/optimum.py, few/meetings.py, linear/run.py,
+linear/trial.py, ledger.py, ledger_faults.py, evidence.py, feature_evidence.py, evaluation.py,
+own.py, federated.py, randql.py, larfe.py, sums.py, dimensions.py, knee.py, adversary.py,
+delays.py, cold.py and service.py of benchmarks/.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import budgets
 import coarser
 import effect
 import episodes
+import field
 import formulas
 import frontier
 import longer
@@ -42,7 +44,7 @@ def values() -> dict[str, str]:
     sources = (
         *(reproduction, frontier, orders, measured, coarser, episodes, scales),
         *(sweeps, switching, longer, budgets, vectors, trials, effect),
-        *(optimum, meetings),
+        *(optimum, meetings, field),
     )
     return {name: value for source in sources for name, value in source.values().items()}
 

@@ -215,6 +215,7 @@ FIELD = {
     "fedq-advantage": ls.fedq_advantage(c=0.01, reference=20, machines=4),
     "fedq-early-settled": ls.fedq_early_settled(c=0.005, machines=3, switches=60),
     "larfe": ls.algorithms.larfe(phase=30, members=18),
+    "multi-batch": ls.algorithms.multi_batch(phase=20, members=18, c=0.02),
     "ucbvi": ls.ucbvi(c=0.01),
     "doubling-ucbvi": ls.ucbvi(c=0.01, schedule="growth/2", clip="remaining"),
     "ucbvi-budget": ls.ucbvi(c=0.01, deployments=7, switches=40),

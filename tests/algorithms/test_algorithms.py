@@ -22,6 +22,7 @@ EXAMPLES = [
     ls.ucb_advantage(c=0.1, reference="settled", settle=0.25),
     ls.early_settled(c=0.1, settle=2, schedule="growth/2"),
     ls.algorithms.larfe(phase=20, members=6, threshold=1, deployments=5),
+    ls.algorithms.multi_batch(phase=20, members=6, threshold=1, c=0.3, deployments=5),
     ls.staged_randql(kappa=2, prior=0.5, schedule="growth/2"),
     ls.fedq_bernstein(c1=0.3, machines=10, deployments=4),
     ls.fedq_advantage(reference="settled", machines=3),
@@ -180,8 +181,8 @@ def test_unknown_clip():
             "zzz",
             (
                 "unknown algorithm 'zzz'; the known ones are early-settled, fedq-advantage, fedq-b,"
-                " fedq-early-settled, fedq-h, few, larfe, linear, linucb, mbie, mvp, orlc,"
-                " psrl, q-b, q-h, rmax, stage-q, staged-randql, ucb-advantage, ucb-b"
+                " fedq-early-settled, fedq-h, few, larfe, linear, linucb, mbie, multi-batch,"
+                " mvp, orlc, psrl, q-b, q-h, rmax, stage-q, staged-randql, ucb-advantage"
             ),
         ),
         ("ucb-h:c", "'c' is not of the form key=value"),

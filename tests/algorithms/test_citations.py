@@ -33,6 +33,7 @@ CITED = {
     "mvp": ["zhang2024settling"],
     "orlc": ["dann2019policy"],
     "larfe": ["qiao2022sample"],
+    "multi-batch": ["zhang2022near"],
     "few": ["lowswitch", "osband2013more"],
     "psrl": ["osband2013more"],
     "ucrl2": ["jaksch2010near"],

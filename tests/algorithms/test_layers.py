@@ -1,14 +1,17 @@
-"""LARFE: one step after the other is explored by mixtures, and rewards matter only at the end."""
+"""LARFE and multi-batch learning: mixtures explore one step after the other."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 
 import lowswitch as ls
 from conftest import PROBLEMS, random_tables
+from lowswitch.algorithms.calendars import batches_of
 from lowswitch.algorithms.custom import Counts
-from lowswitch.algorithms.layers import best_by_counts, known_laws, reach
+from lowswitch.algorithms.layers import best_by_counts, known_laws, reach, survivors
+from lowswitch.algorithms.parts import GrowingBatches
 from lowswitch.kernels.streams import MEMBERS, SAMPLES, drawn_member, learner_stream
 from lowswitch.reproduce.pseudocode import play_episode
 from lowswitch.runs.simulate import what_may_help
@@ -96,6 +99,47 @@ def test_the_last_policy_plays_the_best_tried_actions_by_hand():
     assert policy[1].tolist() == [0, 1]
 
 
+def test_an_action_is_dropped_if_another_one_is_surely_better_by_hand():
+    """One state and two steps, widths 0.4 / 2 and 0.2 / 2. Step 1: 0.9 and 0.5 are 0.1 wide each,
+    so action 1 is dropped. Step 0: 0.5 + [0.8, 1] beside 0.2 + [0.8, 1], 0.2 wide each, overlap;
+    the third action was never tried.
+    """
+    visits = np.array([[[4, 4, 0]], [[4, 4, 4]]])
+    rewards = np.array([[[2.0, 0.8, 0]], [[3.6, 2.0, 0]]])
+    successors = np.zeros((2, 1, 3, 1), dtype=int)
+    successors[0, 0, :, 0] = [4, 4, 0]
+    upper, surviving = survivors(counts_of(successors, visits, rewards), c=0.2)
+    assert surviving.tolist() == [[[True, True, True]], [[True, False, False]]]
+    assert upper[1, 0] == pytest.approx([1.0, 0.6, 0.1])
+    assert upper[0, 0] == pytest.approx([1.7, 1.4, 2.0])
+    _, sure = survivors(counts_of(successors, 100 * visits, 100 * rewards), c=0.2)
+    assert sure[0].tolist() == [[True, False, True]]
+    only = np.array([[[True, True, False]], [[False, True, True]]])
+    _, left = survivors(counts_of(successors, 100 * visits, 100 * rewards, allowed=only), c=0.2)
+    assert left.tolist() == [[[True, False, False]], [[False, True, False]]]
+
+
+@pytest.mark.parametrize(
+    ("episodes", "batches"), [(1, 1), (4, 1), (5, 2), (16, 2), (17, 3), (256, 3), (65_536, 4)]
+)
+def test_the_number_of_long_batches(episodes, batches):
+    assert batches_of(episodes) == batches
+    if episodes > 2:
+        assert batches == max(1, math.ceil(math.log2(math.log2(episodes))))
+
+
+def test_dates_of_batches_by_hand():
+    """K = 256: 16 and then 64 episodes; the third batch would have 128, and ends with the run."""
+    size = {"horizon": 3, "states": 1, "actions": 1}
+    schedule = GrowingBatches(10)
+    assert schedule.grid_for(**size, episodes=256) == (1, 11, 21, 31, 47, 111)
+    assert schedule.refresh_bound(**size, episodes=256) == 6 == 3 + batches_of(256)
+    assert schedule.grid_for(**size, episodes=40) == (1, 11, 21, 31, 37)
+    assert schedule.grid(256) == (1, 11, 27, 91)
+    with pytest.raises(ValueError, match="phase must be"):
+        GrowingBatches(0)
+
+
 # ---- in plain Python -----------------------------------------------------------------------------
 
 
@@ -119,7 +163,7 @@ class PlainLarfe:
             if h + 1 < self.H:
                 self.N[(*here, states[h + 1])] += 1
 
-    def plan(self, number):
+    def plan(self, number, last=False):
         if number == 2 * self.H + 1:
             self.mixture[:] = self.best()
         elif number <= 2 * self.H:
@@ -202,7 +246,83 @@ def test_the_library_s_larfe_is_the_plain_one(problem):
     assert (np.unique(history.episode) + 1 == phase * np.arange(1, 2 * mdp.horizon + 2)).all()
 
 
-# ---- what the paper promises ---------------------------------------------------------------------
+class PlainMultiBatch(PlainLarfe):
+    """After Zhang, Jiang, Zhou, Ji 2022, in loops: H steps, then what may still be optimal."""
+
+    def plan(self, number, last):
+        if last:
+            self.mixture[:] = self.best()
+        elif number <= self.H:
+            super().plan(number, last)
+        else:
+            upper, survives = self.bounds()
+            rows = [(h, x) for h in range(self.H) for x in range(self.S)]
+            left = [(*row, a) for row in rows for a in survives[row]]
+            left.sort(key=lambda place: self.n[place])
+            every = [self.way(*place, upper, survives) for place in left[: self.chosen.members]]
+            for m in range(self.chosen.members):
+                self.mixture[m] = every[m % len(every)]
+
+    def bounds(self):
+        upper, survives = np.zeros((self.H, self.S, self.A)), {}
+        above, below = [0.0] * self.S, [0.0] * self.S
+        for h in range(self.H - 1, -1, -1):
+            tops, bottoms = [0.0] * self.S, [0.0] * self.S
+            for x in range(self.S):
+                for a in range(self.A):
+                    upper[h, x, a] = self.H - h
+                    n = self.n[h, x, a]
+                    if n:
+                        law, mean = self.N[h, x, a] / n, self.R[h, x, a] / n
+                        width = self.chosen.c * (self.H - h) / n**0.5
+                        upper[h, x, a] = min(self.H - h, mean + law @ above + width)
+                        if self.allowed[h, x, a]:
+                            bottoms[x] = max(bottoms[x], mean + law @ below - width)
+                good = [a for a in self.actions(h, x) if upper[h, x, a] >= bottoms[x]]
+                survives[h, x], tops[x] = good, max(upper[h, x, a] for a in good)
+            above, below = tops, bottoms
+        return upper, survives
+
+    def way(self, step, state, action, anything, survives=None):
+        if survives is None:
+            return super().way(step, state, action, anything)
+        whole, self.actions = self.actions, lambda h, x: survives[h, x]
+        try:
+            return super().way(step, state, action, anything)
+        finally:
+            self.actions = whole
+
+
+@pytest.mark.filterwarnings("ignore::lowswitch.runs.simulate.NothingLearnedWarning")
+@pytest.mark.parametrize("problem", WITHOUT_TIES)
+def test_the_library_s_batches_are_the_plain_ones(problem):
+    """The same mixtures after the same episodes, and H + log2 log2 K deployments at most."""
+    mdp = PROBLEMS[problem]()
+    algorithm = ls.algorithms.multi_batch(phase=60, members=24, threshold=2, c=0.02)
+    plain, mixtures = PlainMultiBatch(mdp, algorithm.estimator), []
+    key, dates = (
+        np.uint64(learner_stream(0, MEMBERS)),
+        GrowingBatches(60).grid_for(**mdp.size, episodes=EPISODES),
+    )
+    for k in range(EPISODES):
+        plain.digest(*play_episode(mdp, plain.mixture[drawn_member(key, 24, k)], 0, k))
+        if k + 1 in dates:
+            plain.plan(dates.index(k + 1) + 1, k + 1 == dates[-1])
+            mixtures.append((k, plain.mixture.copy()))
+    runs = ls.simulate(mdp, algorithm, episodes=EPISODES, seeds=[0], history=True, progress=False)
+    history, deployed = runs.history[0], np.repeat(runs.initial[None], 24, axis=0)
+    for k, wanted in mixtures:
+        for row in history.changes[history.episode == k]:
+            deployed[:, row[1], row[2]] = row[3:]
+        assert (deployed == wanted).all(), k
+    most = mdp.horizon + math.ceil(math.log2(math.log2(EPISODES)))
+    assert len(dates) == most >= runs.deployments[0] > mdp.horizon
+    assert set(history.episode) <= {date - 1 for date in dates}
+    _, survives = plain.bounds()
+    assert min(map(len, survives.values())) < mdp.actions  # something was dropped
+
+
+# ---- what the papers promise ---------------------------------------------------------------------
 
 
 def test_rewards_do_not_change_what_is_explored():
@@ -229,6 +349,27 @@ def test_seventeen_deployments_open_a_lock():
     assert runs.deployments.tolist() == [17] * 8
 
 
+def test_eleven_deployments_open_the_lock():
+    """The treasure of the lock above, on each of 8 seeds; the fourth long batch is not reached."""
+    lock = ls.envs.combination_lock(states=4, actions=3, horizon=8)
+    algorithm = ls.algorithms.multi_batch(phase=100, members=12)
+    runs = ls.simulate(lock, algorithm, episodes=1_800, seeds=8, progress=False)
+    assert runs.last_value == pytest.approx([lock.optimal_value()] * 8)
+    assert runs.deployments.max() <= 11 == algorithm.deployment_bound(**lock.size, episodes=1_800)
+
+
+@pytest.mark.parametrize("exponent", [3, 4, 5, 6])
+def test_deployments_are_the_horizon_and_a_double_logarithm(exponent):
+    """On a problem with noise every date changes something: H + ceil(log2 log2 K) deployments."""
+    mdp, episodes = PROBLEMS["sparse-bernoulli"](), 10**exponent
+    algorithm = ls.algorithms.multi_batch(phase=30, members=mdp.states * mdp.actions)
+    runs = ls.simulate(mdp, algorithm, episodes=episodes, seeds=2, regret=False, progress=False)
+    bound = mdp.horizon + math.ceil(math.log2(math.log2(episodes)))
+    assert algorithm.deployment_bound(**mdp.size, episodes=episodes) == bound
+    assert (runs.deployments <= bound).all()
+    assert (runs.deployments >= bound - 1).all()  # the last two may be the same policy
+
+
 def test_a_run_that_ends_while_it_explores_says_how_long_it_explores():
     """H = 5: eleven phases explore, so 110 episodes never play the plan, and one more does."""
     mdp, algorithm = ls.envs.random_mdp(states=4, seed=0), ls.algorithms.larfe(phase=10)
@@ -246,5 +387,8 @@ def test_too_few_members_and_bad_options_are_refused():
             mdp, ls.algorithms.larfe(phase=5, members=2), episodes=10, seeds=1, progress=False
         )
     for option in ("phase", "members", "threshold"):
-        with pytest.raises(ValueError, match=f"{option} must be"):
-            ls.algorithms.larfe(**{option: 0})
+        for recipe in (ls.algorithms.larfe, ls.algorithms.multi_batch):
+            with pytest.raises(ValueError, match=f"{option} must be"):
+                recipe(**{option: 0})
+    with pytest.raises(ValueError, match="c must be a positive number"):
+        ls.algorithms.multi_batch(c=0)

@@ -553,6 +553,16 @@ def test_a_run_on_actors_is_the_sequential_run(two_actors, cell, name):
     same_rounds(run, concurrent.run(mdp, algorithm, 60, machines=machines, rule=rule))
 
 
+def test_actors_send_the_sums_of_one_process(connected):
+    mdp, algorithm = PROBLEMS["dense"](), ls.fedq_hoeffding(c=0.05, machines=4)
+    asked = {"machines": 4, "send": "sums"}
+    here = concurrent.run(mdp, algorithm, 6_000, **asked)
+    there = concurrent.run(mdp, algorithm, 6_000, **asked, fleet=Ray(workers=2))
+    same_run(there, here)
+    same_run(there, sequential(mdp, algorithm, 6_000))
+    assert there.bytes_received < 0.9 * 6_000 * mdp.horizon * 12  # a step of an episode has 12
+
+
 class Disturbed:
     """A fleet to which something happens while it plays certain rounds."""
 

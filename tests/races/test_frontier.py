@@ -15,7 +15,7 @@ from lowswitch.algorithms.text import build
 from lowswitch.cli.commands import main
 from lowswitch.io import storage
 from lowswitch.races import report as frontier_report
-from lowswitch.races.portfolio import alternatives, portfolio
+from lowswitch.races.portfolio import alternatives, explorers, portfolio
 from lowswitch.races.race import frontier
 from lowswitch.races.standings import Costs, Frontier, Point
 
@@ -387,11 +387,25 @@ def test_the_portfolio_is_named_each_algorithm_once_and_by_a_text_that_makes_it(
     assert [build(text, RECIPES, "algorithm") for text in texts] == algorithms
     named = {text.partition(":")[0] for text in texts}
     # mbie races with those that play in rounds, and problems with features have their own race
-    # orlc is newer than the races that the pages report; a phase of larfe must fit the run
-    assert named == RECIPES.keys() - {"mbie", "orlc", "larfe", "linear", "linucb"}
+    # orlc is newer than the races that the pages report; larfe and multi-batch must fit the run
+    fitted = {"larfe", "multi-batch"}
+    assert named == RECIPES.keys() - {"mbie", "orlc", "linear", "linucb"} - fitted
     assert {frontier_report.kind_of(algorithm) for algorithm in algorithms} == set(
         frontier_report.KINDS
-    ) - {"own"}
+    ) - {"layers", "own"}
+    size = {"horizon": 4, "states": 5, "actions": 3, "episodes": 10_000}
+    added = portfolio(size=size)[len(portfolio()) :]
+    assert list(map(str, added)) == [
+        "larfe:phase=25,members=15",
+        "larfe:phase=100,members=15",
+        "multi-batch:phase=25,members=15",
+        "multi-batch:phase=25,members=15,c=0.01",
+        "multi-batch:phase=100,members=15",
+        "multi-batch:phase=100,members=15,c=0.01",
+    ]
+    assert {frontier_report.kind_of(algorithm) for algorithm in added} == {"layers"}
+    assert [len(explorers(**size | {"episodes": K})) for K in (8, 100, 1_000)] == [0, 2, 2]
+    assert not explorers(**size | {"states": 86})  # 258 members
     assert algorithms[: len(portfolio())] == portfolio()
     assert not any("pooled" in str(algorithm) for algorithm in portfolio())
     scales = {getattr(algorithm.bonus, "c", None) for algorithm in portfolio()}

@@ -64,6 +64,51 @@ class Calendar(Whole):
 
 
 @dataclass(frozen=True)
+class GrowingBatches(Whole):
+    """H short batches, then longer and longer ones: the dates of multi-batch learning.
+
+    Zhang, Jiang, Zhou, Ji 2022. The initial policy plays one episode. H batches of `phase` episodes
+    follow, then batches of K^(1/2), K^(3/4), K^(7/8), ... episodes, ceil(log2 log2 K) of them; the
+    last one ends with the run.
+
+    Parameters
+    ----------
+    phase
+        The number of episodes of each of the first H batches.
+    """
+
+    phase: int = 300
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "phase", require_count("phase", self.phase))
+
+    def grid(self, episodes: int) -> tuple[int, ...]:
+        """The dates of a problem with one step."""
+        return self.grid_for(horizon=1, states=1, actions=1, episodes=episodes)
+
+    def grid_for(
+        self, *, horizon: int, states: int, actions: int, episodes: int
+    ) -> tuple[int, ...]:
+        """The dates in a run of `episodes` episodes; a short run has fewer."""
+        dates = [1 + h * self.phase for h in range(horizon + 1)]
+        for i in range(1, batches_of(episodes)):
+            dates.append(dates[-1] + floor_power(episodes, 1 - Fraction(1, 2**i)))
+        return tuple(date for date in dates if date < episodes)
+
+    def refresh_bound(self, **size: int) -> float:
+        """H + ceil(log2 log2 K), or the number of dates."""
+        return len(self.grid_for(**size))
+
+
+def batches_of(episodes: int) -> int:
+    """ceil(log2 log2 K), and at least 1: then K^(1 - 2^-i) is half of K or more."""
+    i = 1
+    while 2 ** (2**i) < episodes:
+        i += 1
+    return i
+
+
+@dataclass(frozen=True)
 class Late(Whole):
     """Choose the dates of a given number of deployments: two early ones, then later and later ones.
 

@@ -93,6 +93,14 @@ PAPERS = {
         volume="162",
         eprint="2202.06385",
     ),
+    "zhang2022near": Paper(
+        "Near-Optimal Regret Bounds for Multi-batch Reinforcement Learning",
+        "Zhang, Zihan and Jiang, Yuhang and Zhou, Yuan and Ji, Xiangyang",
+        2022,
+        booktitle=NEURIPS,
+        volume="35",
+        eprint="2210.08238",
+    ),
     "zheng2024federated": Paper(
         "Federated {Q}-Learning: Linear Regret Speedup with Low Communication Cost",
         "Zheng, Zhong and Gao, Fengyu and Xue, Lingzhou and Yang, Jing",
@@ -245,6 +253,7 @@ _SOURCES = {
     "MonotonicBernstein": ("zhang2024settling",),
     "Certificates": ("dann2019policy",),
     "LayerByLayer": ("qiao2022sample",),
+    "MultiBatch": ("zhang2022near",),
     "Posterior": ("osband2013more",),
     "LearnedPosterior": (LIBRARY, "osband2013more"),
     "L1Ball": ("jaksch2010near",),

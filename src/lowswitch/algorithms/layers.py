@@ -1,4 +1,4 @@
-"""LARFE: reward-free exploration, one layer after the other, by mixtures of policies."""
+"""Exploration layer by layer, by mixtures of policies: LARFE and multi-batch learning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowswitch.algorithms.custom import Counts, FromCounts
-from lowswitch.checks import require_count
+from lowswitch.checks import require_count, require_scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,20 +49,91 @@ class LayerByLayer(FromCounts):
             return counts.deployed
         if number == 2 * H + 1:
             return np.repeat(best_by_counts(counts)[None], self.members, axis=0)
-        return self._explore(counts, (number - 1) % H)
+        return explore(counts, (number - 1) % H, self.members, self.threshold)
 
-    def _explore(self, counts: Counts, step: int) -> np.ndarray:
-        """A member for each (x, a) of a step; more members begin again with the first pair."""
-        pairs = np.argwhere(counts.allowed[step])
-        if len(pairs) > self.members:
-            raise ValueError(
-                f"LARFE needs a member for each of {len(pairs)} pairs of state and action, not"
-                f" {self.members} members; give members={len(pairs)}"
-            )
-        model = known_laws(counts, self.threshold)
-        anything = counts.generator.random(counts.allowed.shape)
-        policies = [reach(counts, model, step, x, a, anything) for x, a in pairs]
-        return np.array([policies[m % len(policies)] for m in range(self.members)])
+
+@dataclass(frozen=True, kw_only=True)
+class MultiBatch(FromCounts):
+    """Short batches that explore step by step, then longer and longer ones with fewer actions.
+
+    After Zhang, Jiang, Zhou, Ji 2022, of which we know the structure alone. Deployment h explores
+    step h, as in `LayerByLayer`. In each later deployment members go to (h, x, a) that may still be
+    optimal, those with the fewest visits first, and play only such actions. An action is dropped if
+    its upper value is below the lower value of another one in its row. The last deployment plays
+    the policy that earns most by the counts. `GrowingBatches` has the dates.
+
+    Parameters
+    ----------
+    phase
+        The number of episodes of each of the first H deployments, as in the schedule.
+    members
+        How many policies are deployed together: at least as many as there are pairs (x, a).
+    threshold
+        A successor that was seen less often is left out of the model of the ways.
+    c
+        The scale of the width c (H - h + 1) / sqrt(n) of an estimate from n visits.
+    """
+
+    phase: int = 300
+    members: int = 64
+    threshold: int = 3
+    c: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("phase", "members", "threshold"):
+            object.__setattr__(self, name, require_count(name, getattr(self, name)))
+        object.__setattr__(self, "c", require_scale("c", self.c))
+
+    def plan(self, counts: Counts) -> np.ndarray:  # [members, H, S]
+        if counts.last:
+            return np.repeat(best_by_counts(counts)[None], self.members, axis=0)
+        batch = (counts.episodes - 1) // self.phase
+        if batch < len(counts.visits):
+            return explore(counts, batch, self.members, self.threshold)
+        upper, surviving = survivors(counts, self.c)
+        fewest = np.argsort(counts.visits[surviving], kind="stable")[: self.members]
+        model, left = known_laws(counts, self.threshold), counts._replace(allowed=surviving)
+        places = np.argwhere(surviving)[fewest]
+        ways = [reach(left, model, h, x, a, upper) for h, x, a in places]
+        return in_turn(ways, self.members)
+
+
+def explore(counts: Counts, step: int, members: int, threshold: int) -> np.ndarray:
+    """A member for each (x, a) of a step; more members begin again with the first pair."""
+    pairs = np.argwhere(counts.allowed[step])
+    if len(pairs) > members:
+        raise ValueError(
+            f"each of {len(pairs)} pairs of state and action needs a member, and there are"
+            f" {members} members; give members={len(pairs)}"
+        )
+    model = known_laws(counts, threshold)
+    anything = counts.generator.random(counts.allowed.shape)
+    return in_turn([reach(counts, model, step, x, a, anything) for x, a in pairs], members)
+
+
+def in_turn(policies: list[np.ndarray], members: int) -> np.ndarray:  # [members, H, S]
+    """As many policies as there are members, which begin again with the first one."""
+    return np.array([policies[m % len(policies)] for m in range(members)])
+
+
+def survivors(counts: Counts, c: float) -> tuple[np.ndarray, np.ndarray]:  # [H, S, A] each
+    """The upper values, and which allowed actions may be optimal: their upper value is no lower
+    than the best lower value of their row.
+    """
+    H, S, _ = counts.visits.shape
+    n = np.maximum(counts.visits, 1)
+    means, laws = counts.rewards / n, counts.successors / n[..., None]
+    upper, surviving = np.zeros(n.shape), counts.allowed.copy()
+    above, below = np.zeros(S), np.zeros(S)
+    for h in range(H - 1, -1, -1):
+        tried, width = counts.visits[h] > 0, c * (H - h) / np.sqrt(n[h])
+        most = np.minimum(H - h, means[h] + laws[h] @ above + width)
+        least = np.maximum(0, means[h] + laws[h] @ below - width)
+        upper[h] = np.where(tried, most, H - h)
+        below = np.where(tried & counts.allowed[h], least, 0).max(axis=-1)
+        surviving[h] &= upper[h] >= below[:, None]
+        above = np.where(surviving[h], upper[h], 0).max(axis=-1)
+    return upper, surviving
 
 
 def known_laws(counts: Counts, threshold: int) -> np.ndarray:  # [H, S, A, S]

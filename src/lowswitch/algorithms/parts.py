@@ -1,7 +1,7 @@
 """The parts of an algorithm: estimators, bonuses, schedules, and base classes for your own."""
 
 from lowswitch.algorithms.algorithm import Algorithm
-from lowswitch.algorithms.calendars import Calendar, Late
+from lowswitch.algorithms.calendars import Calendar, GrowingBatches, Late
 from lowswitch.algorithms.custom import Counts, FromCounts
 from lowswitch.algorithms.estimators import (
     BONUSES,
@@ -31,7 +31,7 @@ from lowswitch.algorithms.estimators import (
     StageQLearning,
     Unknown,
 )
-from lowswitch.algorithms.layers import LayerByLayer
+from lowswitch.algorithms.layers import LayerByLayer, MultiBatch
 from lowswitch.algorithms.meetings import Asked
 from lowswitch.algorithms.own import bonus, update
 from lowswitch.algorithms.ridge import Determinant, Ellipsoid, Ridge, Sampled, Spread
@@ -80,6 +80,7 @@ __all__ = [
     "FederatedSettled",
     "FromCounts",
     "Grid",
+    "GrowingBatches",
     "Growth",
     "Hoeffding",
     "L1Ball",
@@ -87,6 +88,7 @@ __all__ = [
     "LayerByLayer",
     "LearnedPosterior",
     "MonotonicBernstein",
+    "MultiBatch",
     "NoBonus",
     "OwnBonus",
     "OwnUpdate",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 from lowswitch.algorithms.algorithm import Algorithm, checked_scales
-from lowswitch.algorithms.calendars import Calendar, Late
+from lowswitch.algorithms.calendars import Calendar, GrowingBatches, Late
 from lowswitch.algorithms.estimators import (
     RULE,
     Advantage,
@@ -46,7 +46,7 @@ from lowswitch.algorithms.estimators import (
     Tested,
     Unknown,
 )
-from lowswitch.algorithms.layers import LayerByLayer
+from lowswitch.algorithms.layers import LayerByLayer, MultiBatch
 from lowswitch.algorithms.meetings import Asked
 from lowswitch.algorithms.ridge import Draws, Drift, Ellipsoid, Link, Ridge, Sampled, Width
 from lowswitch.algorithms.schedules import (
@@ -687,6 +687,39 @@ def larfe(
     """
     estimator = LayerByLayer(phase=phase, members=members, threshold=threshold)
     return assemble(estimator, NoBonus(), EveryEpisodes(phase), **shared)
+
+
+@recipe("multi-batch")
+def multi_batch(
+    *,
+    phase: int = 300,
+    members: int = 64,
+    threshold: int = 3,
+    c: float = 0.1,
+    **shared: Unpack[Shared],
+) -> Algorithm:
+    """Learning in H + log log K batches: after Zhang, Jiang, Zhou, Ji 2022.
+
+    H short batches explore one step each. In ceil(log2 log2 K) longer ones, mixtures visit what may
+    still be optimal, and the last one exploits. We could read the structure of the paper and not
+    its constants: here actions are dropped by intervals of a simple width, the mixtures go to the
+    (h, x, a) with the fewest visits instead of following the paper's design, and the last batch
+    plays one policy. No proof covers this variant.
+
+    Parameters
+    ----------
+    phase
+        The number of episodes of each of the first H batches. About the root of K is a good choice.
+    members
+        How many policies are deployed together: at least as many as there are pairs (x, a). Each
+        episode plays one.
+    threshold
+        A successor that was seen less often is left out of the model of the ways.
+    c
+        The scale of the width c (H - h + 1) / sqrt(n) of an estimate from n visits.
+    """
+    estimator = MultiBatch(phase=phase, members=members, threshold=threshold, c=c)
+    return assemble(estimator, NoBonus(), GrowingBatches(phase), **shared)
 
 
 @recipe("few")

@@ -59,6 +59,7 @@ ENTRIES = {
     "fedq-early-settled": "fedq-early-settled:c=0.005,deployments={N}",
     "staged-randql": "staged-randql:deployments={N}",
     "larfe": "larfe:phase=119,deployments={N}",  # its 2 H + 1 deployments fit for H = 20, just
+    "multi-batch": "multi-batch:phase=70,deployments={N}",  # the root of K
     "ucb-h": "ucb-h:c=0.05,deployments={N}",
     "ucb-b": "ucb-b:c=0.05,deployments={N}",
     "ucb2-h": "ucb2-h:c=0.05,deployments={N}",

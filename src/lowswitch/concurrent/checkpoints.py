@@ -43,6 +43,8 @@ def load_state(path: str | os.PathLike[str], setting: RoundSetting, stop: Stop) 
     facts, arrays = storage.read(path, _KIND)
     state = fresh_state(setting, stop)
     try:
+        for name, usual in (("delay", [0]), ("send", "episodes")):  # older files lack them
+            facts["setting"].setdefault(name, usual)
         differs = _difference(facts["setting"], setting.facts())
         if not differs:
             _take_over(state, setting, arrays)
@@ -102,7 +104,8 @@ def _take_over(state: RoundState, setting: RoundSetting, arrays: dict[str, np.nd
     for name, array in own.items():
         if name not in GROWING:
             array[...] = arrays[name]
-    state.knowledge = state.knowledge.restored(setting.seed, tables, state.learned)
+    told = None if any(setting.delay) else state.learned
+    state.knowledge = state.knowledge.restored(setting.seed, tables, told)
     require_whole(state, setting)
 
 
@@ -137,6 +140,8 @@ _WORDS: dict[str, Callable[[Any], str]] = {
     "rule": 'rule "{}"'.format,
     "seed": "seed {}".format,
     "regret": "regret={}".format,
+    "delay": "delay={}".format,
+    "send": "send={!r}".format,
 }
 
 

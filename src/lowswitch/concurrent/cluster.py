@@ -27,7 +27,7 @@ from lowswitch.concurrent.scheduler import (
 )
 from lowswitch.concurrent.sources import Source
 from lowswitch.concurrent.units import RayCrew
-from lowswitch.concurrent.worker import Assignment, PiecePlayer, PlayedPiece, Reply, pickled
+from lowswitch.concurrent.worker import Assignment, PiecePlayer, Reply, pickled
 
 _REACHING_SECONDS = 5.0  # to open a connection to a cluster
 _HEALTH_SECONDS = 15.0  # for the cluster to confirm that it is one, with this version of Ray
@@ -278,7 +278,7 @@ class RayWorker(Worker):
 
     def send(self, asked: Assignment) -> int:
         self.reply = self.actor.play.remote(asked)  # If the actor is dead, the reply says so.
-        return sum(array.nbytes for array in asked[1:] if array is not None)
+        return _nbytes(asked)
 
     def receive(self) -> tuple[Reply | None, int]:
         ray = _ray()
@@ -291,12 +291,18 @@ class RayWorker(Worker):
         if not self.up:
             self.up = True
             return None, 0
-        played = isinstance(reply, PlayedPiece)
-        return cast(Reply, reply), reply.states.nbytes + reply.rewards.nbytes if played else 0
+        return cast(Reply, reply), _nbytes(reply)
 
     def kill(self) -> None:
         with suppress(_ray().exceptions.RayError):
             _ray().kill(self.actor)
+
+
+def _nbytes(message: Any) -> int:
+    """The bytes of all arrays in a message."""
+    if isinstance(message, np.ndarray):
+        return message.nbytes
+    return sum(map(_nbytes, message)) if isinstance(message, tuple) else 0
 
 
 class OpenRay(Scheduler[RayWorker]):

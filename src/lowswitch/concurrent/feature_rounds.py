@@ -50,10 +50,11 @@ class FeatureRounds(RoundDriver):
     state: _State
 
     def __init__(self, setting: RoundSetting, stop: Stop | None, fleet: Fleet | None) -> None:
-        if not (fleet is None and stop is None and setting.regret):
+        usual = setting.regret and setting.delay == (0,) and setting.send == "episodes"
+        if not (fleet is None and stop is None and usual):
             raise ValueError(
-                "rounds with features run in this process until the last episode; leave "
-                "fleet, stop and regret out"
+                "rounds with features run in this process until the last episode, and outcomes"
+                " arrive at once; leave fleet, stop, regret, delay and send out"
             )
         require_word("rule", setting.rule, ("trigger", "switch"))
         self.setting, sizes = setting, {"episodes": setting.episodes, "seeds": [setting.seed]}

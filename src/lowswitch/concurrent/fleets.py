@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from lowswitch.concurrent.sources import Player, PlayError, Source, Trajectories
+from lowswitch.concurrent.sums import SummedPiece, Summing, Turns
 from lowswitch.policy.tables import change_rows
 
 
@@ -73,6 +74,7 @@ class OpenInProcess:
 
     def __init__(self, player: Player, policy: np.ndarray) -> None:
         self.player, self.policy = player, policy.copy()
+        self.summing = Summing(len(policy))
 
     def play(self, changes: np.ndarray, episodes: np.ndarray) -> Trajectories:
         change_rows(self.policy, changes)
@@ -80,6 +82,15 @@ class OpenInProcess:
             return self.player.play(self.policy, episodes)
         except PlayError as error:
             raise error.on(machine_of(error.episode, episodes)) from error.__cause__
+
+    def sum_turns(
+        self, changes: np.ndarray, machines: np.ndarray, turns: Turns
+    ) -> list[SummedPiece]:
+        change_rows(self.policy, changes)
+        try:
+            return [self.summing.reply((0, 0), self.player, self.policy, machines, turns)]
+        except PlayError as error:
+            raise error.on(error.episode % turns.machines) from error.__cause__
 
     def close(self) -> None:
         self.player.close()

@@ -45,6 +45,7 @@ def gather(setting: RoundSetting, state: RoundState, reason: str) -> ConcurrentR
         seconds=max(sum(state.seconds.values()), 1e-9),
         machines=setting.machines,
         rule=setting.rule,
+        delay=max(setting.delay),
         planned=setting.episodes,
         stopped=reason,
         rounds=int(totals["rounds"]),

@@ -30,14 +30,7 @@ from lowswitch.concurrent.scheduler import (
     checked_settings,
 )
 from lowswitch.concurrent.sources import Source
-from lowswitch.concurrent.worker import (
-    Assignment,
-    FailedPiece,
-    PiecePlayer,
-    PlayedPiece,
-    Reply,
-    pickled,
-)
+from lowswitch.concurrent.worker import Assignment, PiecePlayer, Reply, pickled
 from lowswitch.show.progress import cores
 
 _REAPING_SECONDS = 1.0  # from a signal to the exit code
@@ -211,7 +204,7 @@ def _read_reply(message: bytes) -> Reply:
         reply = pickle.loads(message)
     except Exception as error:  # Foreign bytes make it raise almost anything.
         raise WorkerLostError(f"it sent {message[:40]!r} instead of a reply") from error
-    if not isinstance(reply, PlayedPiece | FailedPiece):
+    if not isinstance(reply, Reply):
         raise WorkerLostError(f"it sent a {type(reply).__name__} instead of a reply")
     return reply
 

@@ -7,8 +7,11 @@ for bit.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from lowswitch.algorithms.algorithm import Algorithm, require_algorithm
 from lowswitch.algorithms.meetings import require_dates
@@ -35,6 +38,7 @@ from lowswitch.show.progress import Progress
 from lowswitch.table_learner import warn_if_drowned
 
 RoundRule = Literal["trigger", "switch", "speculate"]
+Send = Literal["episodes", "sums"]
 
 
 def run(
@@ -51,6 +55,8 @@ def run(
     save_every: float = 60.0,
     regret: bool = True,
     progress: bool | None = None,
+    delay: int | Sequence[int] = 0,
+    send: Send = "episodes",
 ) -> ConcurrentRun:
     """Run an algorithm on M machines, which all play the same policy in a round.
 
@@ -92,13 +98,25 @@ def run(
         False omits the regret even if it can be computed.
     progress
         Whether to show progress, as in `lowswitch.simulate`.
+    delay
+        D: the outcome of an episode is learned after D more episodes, as in `lowswitch.simulate`.
+        Or one D for each machine, where machines return when they like: number k % M is the delay
+        of episode k. Not for problems with features.
+    send
+        What workers send back. "sums" is for learners by rounds (`ls.fedq_hoeffding` and the other
+        three) with as many machines: in long rounds machines send sums over their episodes, which
+        are fewer bytes. Then estimates equal the sequential run's up to rounding, and machines may
+        play some turns that the round does not need.
 
     Returns
     -------
     ConcurrentRun
         The episodes played and kept, the deployments, and their costs.
     """
-    setting = _checked_setting(source, algorithm, episodes, machines, rule, seed, regret)
+    require_word("send", send, get_args(Send))
+    setting = _checked_setting(
+        source, algorithm, episodes, machines, rule, seed, regret, delay, send
+    )
     driver = driver_of(setting.source, setting, stop, fleet)
     if not (is_number(save_every) and save_every >= 0):
         raise ValueError(
@@ -126,6 +144,8 @@ def _checked_setting(
     rule: str,
     seed: int,
     regret: bool,
+    delay: int | Sequence[int],
+    send: str,
 ) -> RoundSetting:
     given = source_of(source)
     require_word("rule", rule, get_args(RoundRule))
@@ -138,7 +158,21 @@ def _checked_setting(
         rule=rule,
         seed=require_seed(seed),
         regret=require_truth("regret", regret),
+        delay=_checked_delay(delay, machines),
+        send=send,
     )
+
+
+def _checked_delay(delay: Any, machines: int) -> tuple[int, ...]:
+    """One delay for all episodes, or one for each machine."""
+    given = delay.tolist() if isinstance(delay, np.ndarray) else delay
+    each = tuple(given) if isinstance(given, Sequence) else (given,)
+    if len(each) != 1 and len(each) != machines:
+        raise ValueError(
+            f"delay has {len(each)} numbers for {machines} machines; give one for each machine, or"
+            " a single number for all"
+        )
+    return tuple(require_count("delay", one, least=0) for one in each)
 
 
 @singledispatch

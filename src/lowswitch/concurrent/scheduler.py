@@ -19,6 +19,7 @@ import numpy as np
 from lowswitch.checks import is_number, require_count, shown
 from lowswitch.concurrent.fleets import FleetError, machine_of
 from lowswitch.concurrent.sources import PlayError, Trajectories
+from lowswitch.concurrent.sums import SummedPiece, Turns
 from lowswitch.concurrent.worker import Assignment, FailedPiece, PlayedPiece, Reply
 from lowswitch.policy.tables import change_rows
 
@@ -67,8 +68,11 @@ class Piece:
 class Round:
     """The episodes of a round: the pieces still to hand out, and the results of the others."""
 
-    def __init__(self, number: int, episodes: np.ndarray, horizon: int) -> None:
-        self.number, self.episodes = number, episodes
+    def __init__(
+        self, number: int, episodes: np.ndarray, horizon: int, turns: Turns | None = None
+    ) -> None:
+        self.number, self.episodes, self.turns = number, episodes, turns
+        self.summed: dict[int, SummedPiece] = {}  # by the first machine of the piece
         self.played = Trajectories.empty(len(episodes), horizon)
         # Pieces to hand out, the next one at the end.
         self.left = [self._piece(0, len(episodes))] if len(episodes) else []
@@ -83,13 +87,20 @@ class Round:
         """Cut off the next piece; an episode takes about `seconds` seconds, if that is known."""
         remaining = sum(piece.high - piece.low for piece in self.left)
         piece = self.left.pop()
-        middle = piece.low + piece_size(remaining, len(self.episodes), workers, seconds)
+        if self.turns is None:
+            size = piece_size(remaining, len(self.episodes), workers, seconds)
+        else:  # A worker remembers what its machines played, so it gets the same ones every time.
+            size = ceil(len(self.episodes) / workers)
+        middle = piece.low + size
         if middle >= piece.high:
             return piece
         self.left.append(self._piece(middle, piece.high, piece.losses))
         return self._piece(piece.low, middle, piece.losses)
 
     def take(self, piece: Piece, reply: Reply) -> None:
+        if isinstance(reply, SummedPiece):
+            self.summed[piece.low] = reply
+            return
         if isinstance(reply, PlayedPiece):
             shape = (piece.high - piece.low, self.played.states.shape[1])
             if np.shape(reply.states) != shape or np.shape(reply.rewards) != shape:
@@ -97,7 +108,8 @@ class Round:
             self.played.states[piece.low : piece.high] = reply.states
             self.played.rewards[piece.low : piece.high] = reply.rewards
             return
-        machine = machine_of(reply.episode, self.episodes, otherwise=piece.low)
+        episode = reply.episode if self.turns is None else reply.episode % self.turns.machines
+        machine = machine_of(episode, self.episodes, otherwise=piece.low)
         if self.failure is None or machine < self.failure[0]:
             self.failure = machine, reply
 
@@ -121,8 +133,17 @@ class Round:
             )
 
     def result(self) -> Trajectories:
+        self._require_success()
+        return self.played
+
+    def sums(self) -> list[SummedPiece]:
+        """What the machines sent, in their order."""
+        self._require_success()
+        return [self.summed[low] for low in sorted(self.summed)]
+
+    def _require_success(self) -> None:
         if self.failure is None:
-            return self.played
+            return
         machine, failed = self.failure
         error = PlayError(failed.message, failed.episode, failed.step, machine)
         raise error from RemoteError(failed.traceback)
@@ -250,15 +271,26 @@ class Scheduler(ABC, Generic[W]):
         return self
 
     def play(self, changes: np.ndarray, episodes: np.ndarray) -> Trajectories:
+        return self._played(changes, episodes).result()
+
+    def sum_turns(
+        self, changes: np.ndarray, machines: np.ndarray, turns: Turns
+    ) -> list[SummedPiece]:
+        """Change rows of the policy, let all machines play these turns, and return their sums."""
+        return self._played(changes, machines, turns).sums()
+
+    def _played(
+        self, changes: np.ndarray, episodes: np.ndarray, turns: Turns | None = None
+    ) -> Round:
         if self.closed:
             raise FleetError("the fleet is closed; open another one")
         self.deployed.change(changes)
         for worker in [worker for worker in self.workers if worker.piece is not None]:
             self._dismiss(worker)  # An interrupt left it, perhaps in the middle of a reply.
-        self.round = Round(self.round.number + 1, episodes, len(self.deployed.policy))
+        self.round = Round(self.round.number + 1, episodes, len(self.deployed.policy), turns)
         while self._hand_out():
             self._attend()
-        return self.round.result()
+        return self.round
 
     def close(self) -> None:
         self.closed = True
@@ -277,10 +309,11 @@ class Scheduler(ABC, Generic[W]):
         policy, changes = self.deployed.since(worker.version)
         has_played = worker.version is not None
         worker.piece, worker.version = piece, self.deployed.version
-        worker.deadline = time.monotonic() + self.patience
-        episodes = self.round.episodes[piece.low : piece.high]
+        episodes, turns = self.round.episodes[piece.low : piece.high], self.round.turns
+        usual = 0.0 if turns is None else (self.seconds or 0.0) * turns.turns * len(episodes)
+        worker.deadline = time.monotonic() + self.patience + 10 * usual
         try:
-            self.bytes_sent += worker.send(Assignment(piece.key, policy, changes, episodes))
+            self.bytes_sent += worker.send(Assignment(piece.key, policy, changes, episodes, turns))
         except WorkerLostError as loss:
             if has_played:  # It died while idle, so this piece is not to blame.
                 worker.piece = None

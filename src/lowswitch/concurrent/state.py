@@ -32,6 +32,7 @@ from lowswitch.runs.stopping import Stop
 
 AHEAD = 2  # rounds of M episodes that "speculate" may play ahead of the learner
 GROWING = {"log_changes", "rounds_stamps"}
+_GIVEN = {"window_delays"}  # by the setting
 _IN_FILES = {"curve_points": "checkpoints"}  # names of arrays in files, as in older files
 _CHANGES = 2**12
 _NETWORK = ("lost", "bytes_sent", "bytes_received")
@@ -48,6 +49,8 @@ class RoundSetting:
     rule: str
     seed: int
     regret: bool
+    delay: tuple[int, ...] = (0,)  # how late outcomes arrive: all alike, or machine by machine
+    send: str = "episodes"  # or "sums"
 
     def facts(self) -> dict[str, Any]:
         """The setting as JSON returns it, without tuples."""
@@ -58,7 +61,10 @@ class RoundSetting:
             "algorithm": self.algorithm.facts(),
             **{
                 name: getattr(self, name)
-                for name in ("episodes", "machines", "rule", "seed", "regret")
+                for name in (
+                    *("episodes", "machines", "rule", "seed"),
+                    *("regret", "delay", "send"),
+                )
             },
         }
         return dict(json.loads(json.dumps(facts)))
@@ -177,7 +183,7 @@ class RoundState:
             f"{part}_{_IN_FILES.get(name, name)}": value
             for part in parts
             for name, value in getattr(self, part)._asdict().items()
-            if isinstance(value, np.ndarray) and f"{part}_{name}" not in GROWING
+            if isinstance(value, np.ndarray) and f"{part}_{name}" not in GROWING | _GIVEN
         }
 
 
@@ -194,10 +200,12 @@ def fresh_state(setting: RoundSetting, stop: Stop) -> RoundState:
 
     source = setting.source
     H, S, A = source.horizon, source.states, source.actions
-    ahead = f"{_slots(setting):,} episodes of {H} steps that machines play at once"
-    require_memory(64 * _slots(setting) * H, ahead, "use fewer machines")
+    held = _slots(setting) + max(setting.delay)
+    ahead = f"{held:,} episodes of {H} steps that machines play at once or wait for"
+    require_memory(64 * held * H, ahead, "use fewer machines or a shorter delay")
     size = ProblemSize(H, S, A, setting.episodes)
     knowledge = knowledge_of(setting.algorithm, size, source.actions_allowed).fresh(setting.seed)
+    knowledge.learn_at_once(len(setting.delay))
     knowledge.begin(None)
     mdp = source.mdp if isinstance(source, Tabular) else _no_tables()
     wanted = setting.regret and isinstance(source, Tabular)
@@ -212,8 +220,10 @@ def fresh_state(setting: RoundSetting, stop: Stop) -> RoundState:
         switches=np.zeros(0, dtype=np.int64),  # the changes contain them
         deployments=np.zeros(0, dtype=np.int64),
     )
-    shape = _slots(setting), H
+    shape = held, H
     window = Window(
+        ahead=_slots(setting),
+        delays=np.array(setting.delay, dtype=np.int64),
         ready=np.zeros(shape[0], dtype=np.bool_),
         states=np.zeros(shape, dtype=np.int32),
         actions=np.zeros(shape, dtype=np.int32),

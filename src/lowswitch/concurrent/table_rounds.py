@@ -11,15 +11,19 @@ from typing import Any
 
 import numpy as np
 
+from lowswitch.algorithms.schedules import plain_schedule
 from lowswitch.checks import has_integers, numbers, require_indices, require_within, shown
 from lowswitch.concurrent.checkpoints import load_state, save_state
+from lowswitch.concurrent.cluster import Ray
 from lowswitch.concurrent.fleets import Fleet, InProcess, OpenFleet
 from lowswitch.concurrent.gather import gather
 from lowswitch.concurrent.mixtures import MixturePlay
+from lowswitch.concurrent.processes import Processes
 from lowswitch.concurrent.results import ConcurrentRun
 from lowswitch.concurrent.round_driver import RoundDriver
 from lowswitch.concurrent.sources import Tabular, Trajectories
 from lowswitch.concurrent.state import RoundSetting, RoundState, fresh_state
+from lowswitch.concurrent.sum_rounds import SumRound
 from lowswitch.history import require_starts
 from lowswitch.kernels.streams import stream_key
 from lowswitch.runs.stopping import Stop, require_start_law
@@ -52,6 +56,8 @@ class TableRounds(RoundDriver):
                 "fleet must be InProcess(), Processes(workers=...) or Ray(...) of"
                 f" lowswitch.concurrent, not {shown(fleet)}"
             )
+        if setting.send == "sums":
+            _require_sums(setting, self.fleet)
 
     def facts(self) -> dict[str, Any]:
         return self.setting.facts()
@@ -73,7 +79,8 @@ class TableRounds(RoundDriver):
         return gather(self.setting, self.state, self._reason())
 
     def play(self) -> None:
-        if isinstance(self.fleet, InProcess) and isinstance(self.setting.source, Tabular):
+        here = isinstance(self.fleet, InProcess) and isinstance(self.setting.source, Tabular)
+        if here and self.setting.send == "episodes":
             self._play_here()
         else:
             self._play_with(self.fleet)
@@ -121,9 +128,17 @@ class TableRounds(RoundDriver):
     def _play_rounds(self, opened: OpenFleet, play: PlayRound) -> None:
         state, before = self.state, dict(self.state.network)
         known = len(state.changes)  # how many row changes the workers know
+        sends_sums = self.setting.send == "sums"
         while not self._ended():
             fresh, known = state.changes[known:, 1:], len(state.changes)
-            self._round(play, fresh)
+            by_sums = SumRound(self.setting, state) if sends_sums else None
+            if by_sums is not None and (turns := by_sums.turns):
+                with self.timed("play"):
+                    turns, sums = by_sums.play(opened, fresh, turns)
+                with self.timed("learn"):
+                    by_sums.learn(turns, sums)
+            else:
+                self._round(play, fresh)
             state.network = {name: old + getattr(opened, name) for name, old in before.items()}
             self.look_up()
 
@@ -140,7 +155,7 @@ class TableRounds(RoundDriver):
             state.learn(episodes, _checked_round(played, len(episodes), self.setting))
 
     def _room_for_a_round(self) -> np.ndarray:
-        return np.zeros(min(self.setting.machines, len(self.state.window.ready)), dtype=np.int64)
+        return np.zeros(min(self.setting.machines, self.state.window.ahead), dtype=np.int64)
 
     def _ended(self) -> bool:
         if self._reason() == _LOOK:
@@ -191,6 +206,27 @@ def _checked_stop(stop: Stop | None, setting: RoundSetting) -> Stop:
             " regret=True"
         )
     return stop
+
+
+def _require_sums(setting: RoundSetting, fleet: Fleet) -> None:
+    """Refuse to send sums that no learner could use, or that no fleet could make."""
+    machines = getattr(plain_schedule(setting.algorithm.schedule), "machines", None)
+    if machines != setting.machines:
+        raise ValueError(
+            f'send="sums" is for learners by rounds of as many machines; take'
+            f" ls.fedq_hoeffding(machines={setting.machines}) or another one of them, not"
+            f" {setting.algorithm}"
+        )
+    if not setting.source.replayable or any(setting.delay):
+        raise ValueError(
+            'send="sums" needs a source that can be replayed, because machines may play more'
+            ' turns than the round has, and outcomes without delay; take send="episodes"'
+        )
+    if not isinstance(fleet, InProcess | Processes | Ray):
+        raise ValueError(
+            f'a {type(fleet).__name__} cannot make sums; take send="episodes", or InProcess(),'
+            " Processes() or Ray()"
+        )
 
 
 def _close(opened: OpenFleet) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from lowswitch.concurrent.sources import PlayError, Source, Trajectories
+from lowswitch.concurrent.sums import SummedPiece, Summing, Turns, whole
 from lowswitch.policy.tables import change_rows
 
 
@@ -20,7 +21,8 @@ class Assignment(NamedTuple):
     key: tuple[int, int]  # the round, and the place of the piece's first episode in it
     policy: np.ndarray | None  # [H, S]  for a worker without a policy, or with too old a one
     changes: np.ndarray  # [n, 3]  for the others: the row changes that they do not know yet
-    episodes: np.ndarray  # [b]
+    episodes: np.ndarray  # [b]; with turns, the machines
+    turns: Turns | None = None  # if sums are wanted
 
 
 class PlayedPiece(NamedTuple):
@@ -42,7 +44,7 @@ class FailedPiece(NamedTuple):
     traceback: str
 
 
-Reply = PlayedPiece | FailedPiece
+Reply = PlayedPiece | FailedPiece | SummedPiece
 
 
 def pickled(source: Source, seed: int, dumps: Callable[..., bytes], place: str) -> bytes:
@@ -62,11 +64,17 @@ class PiecePlayer:
     def __init__(self, packed: bytes) -> None:
         source, seed = cast(tuple[Source, int], pickle.loads(packed))
         self.horizon, self.player = source.horizon, source.player(seed)
-        self.policy = np.empty((0, 0), dtype=int)
+        self.policy, self.summing = np.empty((0, 0), dtype=int), Summing(source.horizon)
 
     def play(self, asked: Assignment) -> Reply:
         begin = time.perf_counter()
         try:
+            self._follow(asked)
+            if asked.turns is not None:
+                machines = asked.episodes.copy()
+                return self.summing.reply(
+                    asked.key, self.player, self.policy, machines, asked.turns
+                )
             played = self._play(asked)
         except PlayError as error:
             where = error.episode, error.step
@@ -74,26 +82,20 @@ class PiecePlayer:
         except BaseException as error:
             # Even an environment that calls exit() must not end the worker: the driver must be
             # told.
-            first = int(asked.episodes[0])
+            first = int(asked.episodes[0]) + (asked.turns.first if asked.turns else 0)
             return FailedPiece(asked.key, repr(error), first, None, traceback.format_exc())
         return PlayedPiece(asked.key, time.perf_counter() - begin, *played)
 
-    def _play(self, asked: Assignment) -> Trajectories:
+    def _follow(self, asked: Assignment) -> None:
+        """Bring the policy up to date."""
         if asked.policy is not None:
             self.policy = asked.policy.copy()
         change_rows(self.policy, asked.changes)
+
+    def _play(self, asked: Assignment) -> Trajectories:
         # Ray delivers arrays read-only, and a kernel would be recompiled for such an array.
         played = self.player.play(self.policy, asked.episodes.copy())
-        shape = len(asked.episodes), self.horizon
-        if np.shape(played.states) != shape or np.shape(played.rewards) != shape:
-            raise ValueError(
-                f"the player returned states {np.shape(played.states)} and rewards"
-                f" {np.shape(played.rewards)}, not [b, H] = {shape}"
-            )
-        return Trajectories(
-            np.ascontiguousarray(played.states, dtype=np.int32),
-            np.ascontiguousarray(played.rewards, dtype=float),
-        )
+        return whole(played, (len(asked.episodes), self.horizon))
 
     def close(self) -> None:
         self.player.close()

@@ -659,8 +659,13 @@ ROUND_TOTALS = np.dtype(
 
 
 class Window(NamedTuple):
-    """Episodes played ahead of the learner; episode k lies in slot k % W."""
+    """Episodes played ahead of the learner, and those whose outcomes have not arrived yet.
 
+    Episode k lies in slot k % W. Its outcome is known after delays[k % D] more episodes.
+    """
+
+    ahead: int  # how many episodes may be played ahead of the learner
+    delays: np.ndarray  # [D]  one for all episodes, or one for each machine
     ready: np.ndarray  # [W]  whether the slot holds an episode that the deployed policy played
     states: np.ndarray  # [W, H]
     actions: np.ndarray  # [W, H]

@@ -79,22 +79,29 @@ def end_turn(spec, tables):
 
 
 @inline
+def count_round_visit(spec, cell):
+    """Count a visit, with all that does not depend on its outcome; return its learning rate."""
+    n = cell["visits"] + 1
+    alpha = learning_rate(n, spec.H)
+    cell["visits"] = n
+    cell["kept"] = (1 - alpha) * cell["kept"]
+    if spec.bonus == HOEFFDING:
+        width = hoeffding_width(1.0 / n, spec.c2, spec.hoeffding_scale)
+        cell["bonus"] = gathered(True, alpha, cell["bonus"], width)
+    return alpha
+
+
+@inline
 def note_round_visit(spec, tables, h, x, a, action, reward, y):
     """Add a visit to the sums of the round: Zheng et al. 2024, Algorithm 2."""
     here = h * spec.S + x
     i = here * spec.A + a
     cell = tables.cells[np.uint64(i)]
-    n = cell["visits"] + 1
     next_value = tables.rows[np.uint64(here - x + spec.S + y)]["value"]
-    alpha = learning_rate(n, spec.H)
+    alpha = count_round_visit(spec, cell)
     in_order = learns_in_order(cell["round"], spec.machines, spec.H)
-    cell["visits"] = n
-    cell["kept"] = (1 - alpha) * cell["kept"]
     cell["total"] = gathered(in_order, alpha, cell["total"], reward + next_value)
-    if spec.bonus == HOEFFDING:
-        width = hoeffding_width(1.0 / n, spec.c2, spec.hoeffding_scale)
-        cell["bonus"] = gathered(True, alpha, cell["bonus"], width)
-    else:
+    if spec.bonus != HOEFFDING:
         moments = tables.moments[np.uint64(i)]
         moments["total"] = moments["total"] + next_value
         moments["squares"] = moments["squares"] + next_value * next_value
@@ -205,6 +212,19 @@ def close_stage_row(spec, tables, here):
 
 
 @inline
+def count_settled_visit(spec, cell):
+    """Count a visit, with all that does not depend on its outcome; return its learning rate."""
+    n = cell["visits"] + 1
+    alpha = learning_rate(n, spec.H)
+    cell["visits"] = n
+    cell["kept"] = (1 - alpha) * cell["kept"]
+    width = hoeffding_width(1.0 / n, spec.c, spec.hoeffding_scale)
+    cell["bonus"] = gathered(True, alpha, cell["bonus"], width)
+    cell["rest"] = gathered(True, alpha, cell["rest"], 1.0 / n**0.75)
+    return alpha
+
+
+@inline
 def note_settled_visit(spec, tables, h, x, a, action, reward, y):
     """Add a visit to the sums of the round, for upper and lower values, references and advantages.
 
@@ -214,15 +234,9 @@ def note_settled_visit(spec, tables, h, x, a, action, reward, y):
     i = here * spec.A + a
     cell = tables.cells[np.uint64(i)]
     following = tables.rows[np.uint64(here - x + spec.S + y)]
-    n = cell["visits"] + 1
-    alpha, reference = learning_rate(n, spec.H), following["reference"]
+    alpha, reference = count_settled_visit(spec, cell), following["reference"]
     advantage = following["value"] - reference
     in_order = learns_in_order(cell["round"], spec.machines, spec.H)
-    cell["visits"] = n
-    cell["kept"] = (1 - alpha) * cell["kept"]
-    width = hoeffding_width(1.0 / n, spec.c, spec.hoeffding_scale)
-    cell["bonus"] = gathered(True, alpha, cell["bonus"], width)
-    cell["rest"] = gathered(True, alpha, cell["rest"], 1.0 / n**0.75)
     cell["reference"] = cell["reference"] + reference
     cell["reference_squares"] = cell["reference_squares"] + reference * reference
     cell["total"] = gathered(in_order, alpha, cell["total"], reward + following["value"])

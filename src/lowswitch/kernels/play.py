@@ -157,28 +157,29 @@ def play_unlearned(spec, tables, model, late, key, k):
         x = y
 
 
-@part
-def learn_arrived(spec, tables, log, late, k):
-    """Learn the episode whose outcome arrives after episode k, by the policy that is deployed now.
+@inline
+def learn_arrived(spec, tables, changes, logged, held, k, arrived):
+    """Learn episode `arrived`, whose outcome arrives after episode k, by the policy deployed now.
 
     Return how many rows changed, and whether there was a trigger.
     """
-    changed, triggered, slot = NOTHING, NOT_YET, (k + 1) % len(late.states)
-    arrived = k + 1 - len(late.states)
-    member = member_for(spec, tables, max(arrived, 0))
+    changed, triggered, slot = NOTHING, NOT_YET, arrived % len(held.states)
+    member = member_for(spec, tables, arrived)
     for h in range(spec.H):
-        x, a = np.int64(late.states[slot, h]), np.int64(late.actions[slot, h])
-        if arrived < 0:
-            skip_step(spec, tables, h, x)
-            continue
-        y = np.int64(late.states[slot, h + 1]) if h + 1 < spec.H else 0
+        x, a = np.int64(held.states[slot, h]), np.int64(held.actions[slot, h])
+        y = np.int64(held.states[slot, h + 1]) if h + 1 < spec.H else 0
         action = deployed_action(spec, tables, member, h, x)
-        logged, reward = log.logged[0] + changed, late.rewards[slot, h]
-        trigger, switched = take_step(
-            spec, tables, log.changes, logged, k, h, x, a, action, reward, y
-        )
+        reward, here = held.rewards[slot, h], logged + changed
+        trigger, switched = take_step(spec, tables, changes, here, k, h, x, a, action, reward, y)
         changed, triggered = changed + switched, triggered or trigger
     return changed, triggered
+
+
+@part
+def learn_nothing(spec, tables):
+    """Leave out all steps: a date comes before the first outcome."""
+    for h in range(spec.H):
+        skip_step(spec, tables, h, 0)
 
 
 @part
@@ -189,10 +190,13 @@ def play_late(spec, tables, model, log, late, key, first, last):
         if log.logged[0] + spec.timing.room > len(log.changes) or lacks_room(spec, tables):
             return k
         play_unlearned(spec, tables, model, late, key, k)
-        changed = NOTHING
-        if k + 1 >= len(late.states) or is_date(spec, tables, k):
-            changed, triggered = learn_arrived(spec, tables, log, late, k)
-            logged = log.logged[0]
+        changed, triggered, logged = NOTHING, NOT_YET, log.logged[0]
+        arrived = k + 1 - len(late.states)
+        if arrived >= 0:
+            changed, triggered = learn_arrived(spec, tables, log.changes, logged, late, k, arrived)
+        elif is_date(spec, tables, k):
+            learn_nothing(spec, tables)
+        if arrived >= 0 or is_date(spec, tables, k):
             changed, _ = end_episode(spec, tables, log.changes, logged, k, changed, triggered)
         if tables.clock[0]["awaits_plan"] > 0:
             return k + 1

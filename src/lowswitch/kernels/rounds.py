@@ -1,4 +1,4 @@
-"""Many machines, one policy per round: their episodes are learned in order."""
+"""Many machines, one policy per round: their episodes are learned in order, or late."""
 
 import math
 
@@ -10,10 +10,19 @@ from lowswitch.kernels.deploy import (
     deployed_action,
     end_episode,
     lacks_room,
+    learn_rest,
     member_for,
-    take_step,
 )
-from lowswitch.kernels.play import AWAITS_PLAN, DONE, LACKS_ROOM, outcome_of, start_state
+from lowswitch.kernels.play import (
+    AWAITS_PLAN,
+    DONE,
+    LACKS_ROOM,
+    learn_arrived,
+    learn_nothing,
+    outcome_of,
+    start_state,
+)
+from lowswitch.kernels.schedule import is_date
 from lowswitch.kernels.values import settle
 
 AT_TRIGGER, AT_SWITCH, AT_MISMATCH = 0, 1, 2  # where a round is cut
@@ -53,7 +62,7 @@ def next_episodes(window, rounds, episodes):
     Return how many there are.
     """
     learned, last, count = rounds.totals[0]["learned"], rounds.totals[0]["last"], 0
-    for k in range(learned, min(last, learned + len(window.ready))):
+    for k in range(learned, min(last, learned + window.ahead)):
         if not window.ready[k % len(window.ready)]:
             if count == len(episodes):
                 break
@@ -103,21 +112,28 @@ def follows_policy(spec, tables, window, k):
 
 @inline
 def learn_slot(spec, tables, log, rounds, window, k):
-    """Learn episode k; return how many rows changed, and whether it was a trigger."""
-    slot, member = k % len(window.ready), member_for(spec, tables, k)
-    changed, triggered = NOTHING, NOT_YET
+    """Close episode k, and learn the outcomes that arrive after it: its own, or late ones.
+
+    Return how many rows changed, and whether there was a trigger.
+    """
+    changed, triggered, slot = NOTHING, NOT_YET, k % len(window.ready)
     for h in range(spec.H):
-        x, a = np.int64(window.states[slot, h]), np.int64(window.actions[slot, h])
-        y = np.int64(window.states[slot, h + 1]) if h + 1 < spec.H else 0
-        reward = window.rewards[slot, h]
-        action = deployed_action(spec, tables, member, h, x)
-        rounds.totals[0]["earned"] += reward
-        logged = log.logged[0] + changed
-        trigger, switched = take_step(
-            spec, tables, log.changes, logged, k, h, x, a, action, reward, y
-        )
-        changed, triggered = changed + switched, triggered or trigger
-    return end_episode(spec, tables, log.changes, log.logged[0], k, changed, triggered)
+        rounds.totals[0]["earned"] += window.rewards[slot, h]
+    before, arrivals, machines = log.logged[0], 0, len(window.delays)
+    for m in range(machines):
+        arrived = k - window.delays[m]
+        if arrived >= 0 and arrived % machines == m:
+            if arrivals > 0:
+                triggered |= learn_rest(spec, tables)
+            switched, trigger = learn_arrived(
+                spec, tables, log.changes, before + changed, window, k, arrived
+            )
+            changed, triggered, arrivals = changed + switched, triggered or trigger, arrivals + 1
+    if arrivals == 0:
+        if not is_date(spec, tables, k):
+            return changed, triggered
+        learn_nothing(spec, tables)
+    return end_episode(spec, tables, log.changes, before, k, changed, triggered)
 
 
 @inline

@@ -187,6 +187,10 @@ class PlannerKnowledge(Knowledge):
     def cell_bounds(self, probability: float, starts: np.ndarray | None = None) -> CellBounds:
         return CellBounds(self.spec, self.tables, probability, starts)
 
+    def learn_at_once(self, most: int) -> None:
+        super().learn_at_once(most)
+        self.spec = self.spec._replace(spare=self.spec.spare * most)
+
     def make_room(self) -> None:
         """Let the pool grow by half where it might not hold the successors of an episode more."""
         pool, used = self.tables.pool, int(self.tables.clock[0]["pool"])

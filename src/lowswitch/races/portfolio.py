@@ -6,7 +6,9 @@ They combine estimators, schedules and scales, written as patterns: {a|b} stands
 from __future__ import annotations
 
 import itertools
+import math
 import re
+from collections.abc import Mapping
 
 from lowswitch.algorithms.algorithm import Algorithm
 from lowswitch.algorithms.recipes import RECIPES
@@ -67,6 +69,11 @@ _BUDGET = (
 )
 
 
+# explorers by layers, with a member for each of P pairs (x, a), and batches that fit the run
+EXPLORERS = ("larfe:members=P,phase={T}", "multi-batch:members=P,phase={T},c={0.1|0.01}")
+_MOST_PAIRS = 256
+
+
 # learners with features, and learners with features for a budget of N deployments
 FEATURES = (
     "linear:c={0.25|0.5|1},members={1|8|32},deployments={5|10|20|50}",
@@ -82,7 +89,11 @@ _FEATURES_BUDGET = (
 
 
 def portfolio(
-    *, stationary: bool = False, budget: int | None = None, features: bool = False
+    *,
+    stationary: bool = False,
+    budget: int | None = None,
+    features: bool = False,
+    size: Mapping[str, int] | None = None,
 ) -> list[Algorithm]:
     """The default algorithms of `frontier`.
 
@@ -97,8 +108,13 @@ def portfolio(
     features
         Whether the problem has features instead of a table. A budget then leaves only the
         algorithms made for it.
+    size
+        The horizon, states, actions and episodes. Then algorithms are added whose batches and
+        members must fit them.
     """
     patterns = [*FEATURES] if features else [*ROWS, *MODELS, DEFAULT]
+    if size is not None and not features:
+        patterns += explorers(**size)
     if stationary:
         patterns += [f"{pattern},pooled=true" for pattern in (*MODELS, DEFAULT)]
     if budget is not None:
@@ -110,6 +126,19 @@ def portfolio(
             patterns.append(pattern)
     texts = [text for pattern in patterns for text in alternatives(pattern)]
     return list(dict.fromkeys(build(text, RECIPES, "algorithm") for text in texts))
+
+
+def explorers(*, horizon: int, states: int, actions: int, episodes: int) -> list[str]:
+    """Patterns of LARFE and multi-batch learning: batches of sqrt(K) / 4 and sqrt(K) episodes, if
+    they leave half of the run to exploit, and not too many members.
+    """
+    pairs, most = states * actions, episodes // (2 * (2 * horizon + 1))
+    root = math.isqrt(episodes)
+    phases = [str(phase) for phase in (root // 4, root) if 1 <= phase <= most]
+    if pairs > _MOST_PAIRS or not phases:
+        return []
+    fits = {"=P": f"={pairs}", "{T}": f"{{{'|'.join(phases)}}}"}
+    return [one.replace("=P", fits["=P"]).replace("{T}", fits["{T}"]) for one in EXPLORERS]
 
 
 def alternatives(pattern: str) -> list[str]:

@@ -118,8 +118,12 @@ def frontier(
     episodes, seeds = require_count("episodes", episodes), require_count("seeds", seeds)
     most = None if budget is None else require_count("budget", budget)
     if portfolio is None:
+        by_states = "features" not in size
         portfolio = default_portfolio(
-            stationary=stationary, budget=most, features="features" in size
+            stationary=stationary,
+            budget=most,
+            features=not by_states,
+            size={**size, "episodes": episodes} if by_states else None,
         )
     labels = _checked(portfolio, budget)
     workers = require_count("threads", cores() if threads is None else threads)

@@ -26,6 +26,7 @@ from lowswitch.algorithms.estimators import (
     StageQLearning,
     Unknown,
 )
+from lowswitch.algorithms.layers import LayerByLayer, MultiBatch
 from lowswitch.algorithms.ridge import Sampled
 from lowswitch.show import report
 from lowswitch.show.tables import Table, aligned, page
@@ -41,8 +42,8 @@ AXES: tuple[Axis, ...] = ("deployments", "local_switches")
 LIMITS = (10, 30, 100)  # deployments
 
 # one colour each
-KINDS = ("PSRL", "UCRL2", "UCBVI", "MVP", "Q-learning", "stages", "R-max", "own")
-_COLOURS = (*report.COLOURS, "#999999")
+KINDS = ("PSRL", "UCRL2", "UCBVI", "MVP", "Q-learning", "stages", "R-max", "layers", "own")
+_COLOURS = (*report.COLOURS, "#8B6914", "#999999")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LINE = 0.16  # inches
 _MOST = 7  # letters per panel
@@ -62,9 +63,11 @@ def kind_of(algorithm: Algorithm) -> str:
         Advantage: "stages",
         Posterior: "PSRL",
         LearnedPosterior: "PSRL",
+        LayerByLayer: "layers",
+        MultiBatch: "layers",
     }
     if isinstance(algorithm.estimator, FromCounts):
-        return "own"
+        return by_estimator.get(type(algorithm.estimator), "own")
     by_bonus: dict[type, str] = {
         MonotonicBernstein: "MVP",
         L1Ball: "UCRL2",
