@@ -1,12 +1,13 @@
 """Large sparse problems: CPU time and memory of ten deployments, against the number of states.
 
-    python benchmarks/large.py [--states 1000 10000 100000] [--only few] [--json docs/numbers/large.json]
-    python benchmarks/large.py check [--json docs/numbers/large.json]
+    python benchmarks/large.py [--states 1000 10000 100000] [--only few] [--json FILE]
+    python benchmarks/large.py check [--json FILE]
 
 A Garnet, and the platelet inventory of Mirjalili 2022 as in `mdpax`, whose units all arrive fresh
-here. Both have 10 steps, so 10^5 states are 10^6 rows. Each line is a process of its own, and one
-without a learner is subtracted from it. Kernels are compiled beforehand. `check` compares V* with
-`quantecon` and the platelets with `mdpax` (`pip install quantecon mdpax`).
+here. Both have 10 steps, so 10^5 states are 10^6 rows. Each line is a process of its own; the
+memory is its largest size less its size before the run, beside what `simulate` expects. Kernels are
+compiled beforehand. `check` compares V* with `quantecon`, and with `mdpax` the platelets of at most
+1,000 states (`pip install quantecon mdpax`).
 """
 
 import json
@@ -22,6 +23,8 @@ from scipy import sparse
 
 import bench
 import lowswitch as ls
+from lowswitch.runs.jobs import Options
+from lowswitch.runs.simulate import job_of
 
 HORIZON, EPISODES, SEED = 10, 11_000, 0
 STATES = (1_000, 10_000, 100_000)
@@ -112,12 +115,14 @@ def measured(problem, learner, states):
     algorithm = ls.Algorithm.from_text(LEARNERS[learner])
     options = {"seeds": [SEED], "threads": 1, "progress": False}
     ls.simulate(PROBLEMS[problem](50), algorithm, episodes=EPISODES, **options)  # compiles
+    job = job_of(mdp, algorithm, EPISODES, [SEED], Options())
     before, begin = peak(), time.process_time()
     runs = ls.simulate(mdp, algorithm, episodes=EPISODES, **options)
     return {
         "states": mdp.states,
         "cpu": time.process_time() - begin,
         "mib": peak() - before,
+        "estimated_mib": job.nbytes(1) / 2**20,
         "problem_mib": before,
         "nonzeros": len(mdp.successors),
         "deployments": int(runs.deployments[0]),
@@ -141,10 +146,11 @@ def ladder(states, only, results):
             if only and only not in learner:
                 continue
             rows = []
-            for size in states:
+            for size in (50, *states):  # the first one compiles, which takes memory
                 command = [sys.executable, __file__, "line", problem, learner, str(size)]
                 found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
                 rows.append(json.loads(found.splitlines()[-1]))
+            rows = rows[1:]
             fitted = {f"{name}_exponent": exponent(rows, name) for name in ("cpu", "mib")}
             results.keep(f"{problem}: {learner}", {"rows": rows} | fitted)
 
