@@ -104,6 +104,14 @@ def of_dates() -> dict[str, str]:
     gains = beside_rule_1(by_set.pop("10, worse"), [*shown], ".2f")
     more = shown | {"lowest": '`first="lowest"`'}
     later = beside_rule_1(by_set.pop("30, worse"), [*more], ".3f")
+    renamed = np.array(
+        [
+            found["few"][1:3]
+            for n in ("10", "30")
+            for found in by_set.pop(f"{n}, relabelled").values()
+        ]
+    )
+    still = renamed[renamed[:, 0] > 3 * renamed[:, 1] + 1e-9, 0]  # rounding apart
     losses = [
         [which.removesuffix(", choosing"), words, *beside_few([*rows.values()], name)]
         for which, rows in by_set.items()
@@ -115,6 +123,8 @@ def of_dates() -> dict[str, str]:
         "dates/worse-30": table(["problem", *more.values()], later, left=1),
         "dates/choosing": table(head, losses, left=2),
         "dates/problems": f"{len(by_set['10, choosing'])}",
+        "dates/relabelled": f"{len(still)} of {len(renamed)}",
+        "dates/relabelled-most": f"{still.max():.1f}",
     }
 
 

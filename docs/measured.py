@@ -41,6 +41,7 @@ def values() -> dict[str, str]:
     logs |= of_larfe(load("larfe")) | of_dimensions(load("dimensions")) | of_knee(load("knee"))
     logs |= of_adversary(load("adversary")) | of_delays(load("delays"))
     own = of_own(load("own")) | of_stuck(load("stuck")) | of_rows(load("rows")) | of_bench()
+    own |= of_cold(load("cold"))
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices | own
 
 
@@ -113,6 +114,32 @@ def of_own(own: dict[str, Any]) -> dict[str, str]:
         "own/compile": seconds,
         "own/run": own["run"],
     }
+
+
+CALLS = {
+    "import": "`import lowswitch`",
+    "q": "`simulate`, a Q-learner",
+    "few": "`simulate`, `few`",
+    "plan": "`plan`",
+    "create": "`Ledger.create`",
+    "report": "and its first report",
+    "serve": "`lowswitch serve --demo`",
+}
+_IDLE = 1.0  # load before a run that lets its seconds count
+
+
+def of_cold(found: dict[str, Any]) -> dict[str, str]:
+    """What the first call of each kind takes; the clock counts on an idle machine only."""
+    cells = []
+    for name, call in CALLS.items():
+        row, idle = found[name], found[name]["load"] < _IDLE
+        cold, again = row["cold"], row["warm"]
+        seconds = [f"{one['seconds']:.1f}" if idle else "busy" for one in (cold, again)]
+        counts = [str(cold.get(key, 0)) for key in ("kernels", "compilations")]
+        used = [f"{one['cpu']:.1f}" for one in (cold, again)]
+        cells.append([call, seconds[0], used[0], seconds[1], used[1], *counts])
+    header = ["first call", "seconds", "CPU", "again", "CPU", "kernels", "compilations"]
+    return {"cold/calls": table(header, cells, left=1), "cold/run": found["few"]["run"]}
 
 
 def of_stuck(stuck: dict[str, Any]) -> dict[str, str]:

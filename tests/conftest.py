@@ -14,6 +14,11 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from parse_once import share_parsing
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    share_parsing()  # before anything large is imported
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -21,16 +26,15 @@ from scipy import sparse
 import browser
 import lowswitch as ls
 from lowswitch.features import problems
+from lowswitch.learners import ahead
 from lowswitch.show.progress import cores
 
 
 def pytest_configure():
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        from compile_once import share_compilation
-
-        share_compilation()
-    else:  # workers and their children; the cores are theirs, and waiting threads would take them
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        # for workers and their children: the cores are theirs, and waiting threads would take them
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        os.environ[ahead.HELPER] = "1"  # workers compile for each other
         _write_to_memory()
 
 
@@ -48,8 +52,7 @@ def _write_to_memory():
 # Workers take whole files in this order, the others after them: the long ones first, so that all
 # workers end at about the same time. Two neighbours compile different kernels, so that few workers
 # wait for what another one compiles; then one that waits for other processes stands beside one that
-# computes. The cluster comes after the rounds, because its processes would compile what theirs need
-# once more.
+# computes.
 FIRST = (
     *("simulate", "rounds", "bandits", "cluster", "docs", "reproduce", "learner"),
     *("processes", "digests", "service_story", "architecture", "report", "ledger_once"),

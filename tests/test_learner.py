@@ -355,11 +355,11 @@ def test_loud_share():
         ({"states": 3, "features": 2}, "give states=S for tables, or features=d"),
         (
             {"states": 3, "actions": 2},
-            "missing a required (keyword-only )?argument: 'horizon'; .* needs horizon",
+            "missing a required (keyword-only )?argument: 'horizon'; .* give horizon",
         ),
-        ({"states": 3, "shared": True}, "TableLearner: .*may have actions_allowed, seed, initial"),
-        ({"features": 3, "actions": 2}, "FeatureLearner: missing .* 'episodes'; .* needs features"),
-        ({"features": 3, "numbers": {}}, "FeatureLearner: .*may have horizon, shared, seed"),
+        ({"states": 3, "shared": True}, "TableLearner: .*like actions_allowed, seed, initial"),
+        ({"features": 3, "actions": 2}, "FeatureLearner: missing .* 'episodes'; .* give features"),
+        ({"features": 3, "numbers": {}}, "FeatureLearner: .*if you like horizon, shared, seed"),
     ],
 )
 def test_a_learner_says_what_it_is_made_of(options, message):
@@ -369,5 +369,5 @@ def test_a_learner_says_what_it_is_made_of(options, message):
 
 def test_the_former_name_of_a_spent_budget_says_the_new_one():
     learner = ls.Learner(ls.few(deployments=2), horizon=1, states=1, actions=2, episodes=3)
-    with pytest.warns(DeprecationWarning, match="called budget_spent now"):
+    with pytest.warns(DeprecationWarning, match="was renamed to budget_spent"):
         assert learner.frozen is learner.budget_spent is False

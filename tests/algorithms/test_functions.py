@@ -381,10 +381,8 @@ def test_a_bonus_that_ends_in_nan_is_named_with_its_first_such_visit(mdp):
 
 def test_two_algorithms_of_one_name_are_not_mixed_up(mdp):
     """A sweep put the scores of both into one row, and a race called both alike."""
-    few, many = (
-        replace(MINE, bonus=made("@ls.parts.bonus\ndef mine(n):\n    return c / n\n", c=c)())
-        for c in (0.01, 1.0)
-    )
+    text = "@ls.parts.bonus\ndef logarithmic(n, H, *, c=0.05):\n    return c * H / n\n"
+    few, many = MINE, replace(MINE, bonus=made(text)(c=0.02))
     assert few != many
     with pytest.raises(ValueError, match="two of these algorithms are called speedy.* a mapping"):
         ls.sweep([mdp], [few, many], episodes=20, seeds=2)

@@ -230,7 +230,7 @@ def test_a_file_decides_of_no_code_that_is_run(tmp_path, monkeypatch):
     learner.save(tmp_path / "learner.npz")
     monkeypatch.delitem(sys.modules, "mine_of_the_test")
     loaded = ls.Learner.load(tmp_path / "learner.npz")
-    with pytest.raises(ValueError, match="it is not found: import mine_of_the_test first"):
+    with pytest.raises(ValueError, match="which is not found: import mine_of_the_test first"):
         loaded.predict(EXAMPLES[0], 0)
     assert "mine_of_the_test" not in sys.modules
     monkeypatch.setitem(sys.modules, "mine_of_the_test", mine)

@@ -241,7 +241,7 @@ def test_a_trial_without_its_protocol_may_not_break_the_floor():
     )
     play(one, 30).approve()
     play(one, 120)
-    with pytest.raises(ValueError, match=r"floor=0\.6 allows 10%; .* share=0\.390625 would"):
+    with pytest.raises(ValueError, match=r"floor=0\.6 allows only 10%; .* share=0\.390625 would"):
         one.approve(part="trial")
 
 

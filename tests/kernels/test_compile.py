@@ -8,8 +8,10 @@ import pkgutil
 import shutil
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -48,10 +50,15 @@ def copied(tmp_path):
     (package / "kernels" / "caller.py").write_text(CALLER)
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "c")}
 
-    def ask():
+    def ask(processes=1):
         command = [sys.executable, "-W", "error", "-c", ASK]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        return tuple(map(float, done.stdout.split()))
+        running = [
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+            for _ in range(processes)
+        ]
+        said = sorted(tuple(map(float, one.communicate()[0].split())) for one in running)
+        assert not any(one.returncode for one in running)
+        return said if processes > 1 else said[0]
 
     return package / "kernels", ask
 
@@ -80,6 +87,43 @@ def test_a_part_is_loaded_without_machine_code_and_linked(copied):
     assert ask()[2:] == (0, 1, 1)  # `ask` is compiled anew from the part that was kept
 
 
+def test_processes_that_need_a_kernel_at_the_same_time_compile_it_once(copied):
+    _, ask = copied
+    assert [counts[2:4] for counts in ask(processes=2)] == [(0, 0), (1, 1)]
+
+
+HOLD = """
+import sys
+from types import SimpleNamespace
+from lowswitch.kernels import compile
+kernel = SimpleNamespace(py_func=len, _cache=SimpleNamespace(cache_path=sys.argv[1]))
+with compile._alone(kernel, "int"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_nobody_waits_for_ever_for_what_another_process_compiles(tmp_path, monkeypatch):
+    kernel = SimpleNamespace(py_func=len, _cache=SimpleNamespace(cache_path=str(tmp_path)))
+
+    def waited():
+        begin = time.monotonic()
+        with kernel_compile._alone(kernel, "int"):
+            return time.monotonic() - begin
+
+    monkeypatch.setattr(kernel_compile, "_LONGEST", 0.5)
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **streams) as other:
+        assert other.stdout.readline() == b"held\n"
+        assert waited() >= 0.5
+        other.stdin.close()
+    monkeypatch.setattr(kernel_compile, "_LONGEST", 60)
+    assert waited() < 30
+    kernel._cache.cache_path = str(tmp_path / "missing")
+    assert waited() < 30
+
+
 @kernel_compile.part
 def one_more(n):
     return n + 1
@@ -98,6 +142,7 @@ def test_python_may_call_a_kernel_that_has_no_entrance_for_it():
 
     assert twice_one_more(3) == 8
     assert one_more(3) == 4
+    one_more.compile((numba.types.int64,))  # which is not loaded if its caller was compiled before
     assert [has_entrance(one) for one in (twice_one_more, one_more, one_more.twin)] == [1, 0, 1]
 
 

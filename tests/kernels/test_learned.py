@@ -387,9 +387,9 @@ def test_a_first_policy_that_was_forbidden_is_not_deployed_again(forbidden):
     tables.initial[:], tables.policy[:], tables.chosen[:] = 2, 0, True
     allowed = spec.allowed.copy()
     allowed[2] = not forbidden
-    exploitation.exploit(
-        spec._replace(allowed=allowed), tables, exploitation.CLEAR, np.zeros((2, 64))
-    )
+    spec = spec._replace(allowed=allowed)
+    belief = evidence.believe(spec, tables)
+    exploitation.exploit(spec, tables, belief, 2.0, np.zeros((2, 64)))
     assert (tables.wanted == (0 if forbidden else 2)).all()
 
 
@@ -405,5 +405,5 @@ def test_the_last_policy_is_compared_with_the_first():
     found = np.zeros((2, 200))
     exploitation.values_on_draws(spec, tables, belief, np.stack([last, first]), found)
     assert (found[0] > found[1]).mean() > 0.75
-    exploitation.exploit(spec, tables, exploitation.CLEAR, np.zeros((2, 64)))
+    exploitation.exploit(spec, tables, belief, -1.0, np.zeros((2, 64)))
     assert tables.wanted.reshape(-1, 6)[:, 0].tolist() == [0] * spec.members

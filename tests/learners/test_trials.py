@@ -153,7 +153,7 @@ def test_a_law_at_its_floor_by_hand():
     protocol = np.where(np.arange(10) < 3, 1.0, 2.0)
     law = AtFloor.of(0.5, 2, 8, protocol, initial)
     assert (law.below, law.most) == (0.3, 0)
-    with pytest.raises(ValueError, match=r"30%, counting .* share=0 would keep it"):
+    with pytest.raises(ValueError, match=r"30%, if .* earn nothing, .* share=0 would keep it"):
         law.require()
     AtFloor.of(0.5, 0, 8, protocol, initial).require()
     with pytest.raises(ValueError, match="so would its protocol alone; approve other"):
@@ -185,7 +185,7 @@ def test_a_part_of_a_proposal_may_not_break_the_floor():
     proposal, before = learner.proposal(), learner.mixture
     assert proposal.put_into(before)[0].tolist() == [[0, 1]]
     with pytest.raises(
-        ValueError, match=r"probability of 100%, .* allows 10%; .* share=0\.5 would"
+        ValueError, match=r"probability of 100%, .* allows only 10%; .* share=0\.5 would"
     ):
         learner.approve(proposal, part="trial")
     assert learner.proposal() == proposal

@@ -481,7 +481,7 @@ def test_a_bad_declaration_is_refused_and_leaves_no_file(options, says, tmp_path
 
 
 def test_tables_have_no_shared_features(tmp_path):
-    with pytest.raises(LedgerError, match="shared=False is of features"):
+    with pytest.raises(LedgerError, match="shared=False applies to features"):
         table_ledger(tmp_path / "a.db", shared=False)
 
 

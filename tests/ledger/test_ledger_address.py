@@ -162,7 +162,7 @@ def test_a_copy_goes_into_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ledger = made(tmp_path / "run.db")
     for write in (ledger.backup, ledger.export):
-        with pytest.raises(LedgerError, match="no name of a file") as caught:
+        with pytest.raises(LedgerError, match="not the name of a file") as caught:
             write("postgresql://ann:s3cret@host/db")
         assert shows_none(str(caught.value))
         write(f"./password={write.__name__}")  # a file that is really called so

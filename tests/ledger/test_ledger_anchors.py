@@ -122,7 +122,7 @@ def test_replaced_keys_and_forged_anchors_are_found(run, tmp_path):
     with pytest.raises(LedgerError, match="line 1: this anchor is signed by nobody"):
         trusted(file)
     file.write_text("{}\n")
-    with pytest.raises(LedgerError, match="line 1: this is no anchor"):
+    with pytest.raises(LedgerError, match="line 1: this is not an anchor"):
         trusted(file)
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
     with pytest.raises(LedgerError, match="holds no key"):
@@ -277,7 +277,7 @@ def test_an_export_is_verified_without_its_database(run, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("time", "says"),
     [
-        ("yesterday", "its time 'yesterday' is none"),
+        ("yesterday", "its time 'yesterday' is not a time"),
         ("2026-01-01T00:00:00+02:00", "is not in UTC"),
         ("2025-01-01T00:00:00.000000+00:00", "is before 2026-01-01"),
     ],

@@ -63,7 +63,7 @@ def test_a_recorded_approval_stays_though_it_would_be_refused_today(tmp_path):
     stored_again(tmp_path / "cut.db", events[:place]).close()
     with ls.ledger.Ledger.open(tmp_path / "cut.db") as ledger:
         seen, who = ledger.proposal(), {"by": "board", "reason": "to learn"}
-        with pytest.raises(LedgerError, match=r"floor=0\.5 allows 10%; .* share=0\.5 would"):
+        with pytest.raises(LedgerError, match=r"floor=0\.5 allows only 10%; .* share=0\.5 would"):
             ledger.approve(seen, part="trial", **who)
         assert ledger.status().head == events[place - 1]["hash"]
         ledger.approve(seen, part="trial", share=0.5, **who)

@@ -172,37 +172,37 @@ def test_the_bound_bites_where_triggers_are_few():
 
 
 SCRIPT = """
-import json, warnings
-from conftest import ALGORITHMS, PAIRS_IN_TURN, PROBLEMS
-import lowswitch as ls
-# 64-bit wrap-around of the noise, which numpy scalars report
-warnings.simplefilter("ignore", RuntimeWarning)
-out = {}
-for problem, name in PAIRS_IN_TURN:
-    mdp, algorithm = PROBLEMS[problem](), ALGORITHMS[name]
-    runs = ls.simulate(mdp, algorithm, episodes=30, seeds=1, history=True)
-    numbers = [runs.regret[0].hex(), runs.loud_share[0].hex()]
-    out[f"{problem} {name}"] = [runs.history[0].changes.tolist(), *numbers]
-print(json.dumps(out))
+import json
+from runs.test_simulate import played_in_turn
+print(json.dumps(played_in_turn()))
 """
 
 
-def test_compiled_equals_interpreted():
-    def run(**environment):
-        here = Path(__file__).parents[1]  # which has conftest
-        result = subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            cwd=here,
-            env=os.environ | environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return json.loads(result.stdout)
+def played_in_turn():
+    """What each algorithm deploys, and what that costs, with every bit."""
+    out = {}
+    for problem, name in PAIRS_IN_TURN:
+        mdp, algorithm = PROBLEMS[problem](), ALGORITHMS[name]
+        runs = ls.simulate(mdp, algorithm, episodes=30, seeds=1, history=True)
+        numbers = [runs.regret[0].hex(), runs.loud_share[0].hex()]
+        out[f"{problem} {name}"] = [runs.history[0].changes.tolist(), *numbers]
+    return out
 
-    compiled, interpreted = run(), run(NUMBA_DISABLE_JIT="1")
+
+@pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning")
+def test_compiled_equals_interpreted():
+    here = Path(__file__).parents[1]  # which has conftest
+    interpreted = subprocess.run(  # numpy warns of the 64-bit wrap-around of the noise
+        [sys.executable, "-W", "ignore", "-c", SCRIPT],
+        cwd=here,
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    compiled = played_in_turn()
     assert len(compiled) == len(PAIRS_IN_TURN)
-    assert compiled == interpreted
+    assert compiled == json.loads(interpreted.stdout)
 
 
 @pytest.mark.filterwarnings("ignore::lowswitch.BonusWarning")  # ten episodes are few

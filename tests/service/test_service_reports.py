@@ -151,7 +151,7 @@ def test_a_correction_ends_requests_on_the_proposal_and_says_so(ward):
     ledger.approve(view, by="Dr Vega", reason="minutes 7")
     right = typed(rewards=("4", "4", "4")) | {"ticket": ticket}
     sheet = ward.post("/amend", session, **right)[2].decode()
-    assert "The pending proposal is made anew" in sheet
+    assert "The pending proposal is computed again" in sheet
     assert re.search(r"Dr Vega(&#39;|')s request \(approve .*\) falls away", sheet)
     ward.post("/amend", session, **right, reason="typing error", **SURE)
     assert ledger.motions() == []

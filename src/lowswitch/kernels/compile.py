@@ -3,23 +3,35 @@
 Numba's own cache checks only the file of the function itself: after an edit to a callee in another
 file it silently uses the old callee. Here the stamp of a cached function is a hash of its file and
 of all kernel files that it imports, directly or indirectly.
+
+Processes that need the same kernel at the same time compile it once: the others wait and load it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
+import os
 import re
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+with contextlib.suppress(ImportError):  # Windows has no such locks
+    import fcntl
+
 import numpy as np
 from numba import jit, njit
+from numba.core import sigutils
+from numba.core.caching import NullCache
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.options import DefaultOptions
 from numba.core.registry import CPUDispatcher
+from numba.core.types import BooleanLiteral, IntegerLiteral, unliteral
 
 from lowswitch.kernels.linking import KernelCompiler, kernel_libraries
 
@@ -40,6 +52,7 @@ if hasattr(DefaultOptions, "_nrt"):
 # To numba a literal 0 or False has its own type: if a variable starts as one and is an argument
 # later, the function would be compiled twice.
 NOTHING, NOT_YET = np.int64(0), np.bool_(False)
+_LONGEST = 120.0  # seconds that a process waits for what another one compiles
 # The entry point for Python unpacks every array from the tuples of tables, which for a short kernel
 # is most of the work of compiling. Kernels that only kernels call have none.
 INNER: dict[str, Any] = {"no_cpython_wrapper": True}
@@ -97,7 +110,70 @@ def _call_twin(kernel: Any, *arguments: Any, **named: Any) -> Any:
     return kernel.twin(*arguments, **named)
 
 
-InnerKernel = type("InnerKernel", (CPUDispatcher,), {"twin": None, "__call__": _call_twin})
+def _call_type(kernel: Any, arguments: Any, named: Any) -> Any:
+    """The type of a call by another kernel.
+
+    To numba a literal 0 or False has a type of its own. As a number it does not cause a second
+    compilation.
+    """
+    plain = [_plain_type(one) for one in arguments]
+    names = {name: _plain_type(one) for name, one in named.items()}
+    return CPUDispatcher.get_call_template(kernel, plain, names)
+
+
+def _plain_type(one: Any) -> Any:
+    return unliteral(one) if isinstance(one, IntegerLiteral | BooleanLiteral) else one
+
+
+def _compile_once(kernel: Any, signature: Any) -> Any:
+    """Compile a kernel, or load what this or another process has compiled."""
+    arguments, _ = sigutils.normalize_signature(signature)
+    if tuple(arguments) in kernel.overloads or isinstance(kernel._cache, NullCache):
+        return CPUDispatcher.compile(kernel, signature)
+    with global_compiler_lock, _alone(kernel, signature):
+        return CPUDispatcher.compile(kernel, signature)
+
+
+@contextlib.contextmanager
+def _alone(kernel: Any, signature: Any) -> Iterator[None]:
+    """Hold the lock of a kernel: one byte of a common file.
+
+    Nobody waits in a circle, because kernels call each other in one direction only. The locks of a
+    process that dies are free. After two minutes, or without locks, everyone compiles alone.
+    """
+    file = _lock_file(kernel._cache.cache_path, os.getpid())
+    text = f"{kernel.py_func.__module__} {kernel.py_func.__qualname__} {signature}"
+    place = 1, int.from_bytes(hashlib.sha256(text.encode()).digest()[:5])
+    until, is_held = time.monotonic() + _LONGEST, False
+    while file is not None and not is_held and time.monotonic() < until:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, *place)
+            is_held = True
+        except BlockingIOError:
+            time.sleep(0.01)
+        except OSError:  # some network drives have no locks
+            break
+    try:
+        yield
+    finally:
+        if file is not None and is_held:
+            fcntl.lockf(file, fcntl.LOCK_UN, *place)
+
+
+@functools.cache
+def _lock_file(folder: str, process: int) -> int | None:
+    """The file of locks beside the cached kernels, which stays open."""
+    if "fcntl" not in globals():
+        return None
+    try:
+        return os.open(os.path.join(folder, "compiling.lock"), os.O_RDWR | os.O_CREAT)
+    except OSError:
+        return None
+
+
+_INNER = {"twin": None, "__call__": _call_twin, "get_call_template": _call_type}
+KeptKernel = type("KeptKernel", (CPUDispatcher,), {"compile": _compile_once})
+InnerKernel = type("InnerKernel", (KeptKernel,), _INNER)
 
 
 def _inner(dispatcher: Any) -> Any:
@@ -153,9 +229,18 @@ def _keep(dispatcher: Any) -> Any:
         if cache is not None:
             try:
                 dispatcher._cache = cache(dispatcher.py_func)
+                if type(dispatcher) is CPUDispatcher:
+                    dispatcher.__class__ = KeptKernel
             except (OSError, RuntimeError) as error:
                 _warn_uncached(str(error))
     return dispatcher
+
+
+def is_missing(kernel: Any) -> bool:
+    """Whether a kernel must be compiled at its first call, and will then be kept."""
+    if not hasattr(kernel, "overloads") or isinstance(kernel._cache, NullCache):
+        return False
+    return not (kernel.overloads or kernel._cache._cache_file._load_index())
 
 
 @functools.cache

@@ -9,10 +9,11 @@ import math
 import numpy as np
 
 from lowswitch.kernels.arrays import Belief
-from lowswitch.kernels.compile import allocating_part, inline
+from lowswitch.kernels.compile import allocating, allocating_part, inline
 from lowswitch.kernels.evidence import listed_laws, listed_rewards, reward_spread
 from lowswitch.kernels.noise import next_uniform, noise, normal
 from lowswitch.kernels.posterior_mean import plan_on_mean, value_on_mean
+from lowswitch.kernels.sums import mean_and_spread
 
 CAUTIONS = (0.0, 0.5, 1.0, 2.0, 3.0)  # standard errors in a row
 _CAREFUL = 2.0  # if no gain is clear
@@ -115,7 +116,7 @@ def halves(spec, belief, number, key):
     )
 
 
-@allocating_part
+@allocating
 def learned_caution(spec, tables, belief, clear):
     """The caution with the largest gain over the initial policy, judged by halves of the data; else
     2.
@@ -139,7 +140,7 @@ def learned_caution(spec, tables, belief, clear):
                 gains[level, split, turn] -= value_on_mean(spec, tables, tried, first)
     best, most, largest, ratio = _CAREFUL, 0.0, 0.0, 0.0
     for level in range(len(CAUTIONS)):
-        gain, spread = gains[level].mean(), gains[level].std()
+        gain, spread = mean_and_spread(gains[level])
         largest, ratio = max(largest, gain), max(ratio, gain / max(_TINY, spread))
         if gain > max(most, clear * spread):
             best, most = CAUTIONS[level], gain

@@ -10,6 +10,7 @@ import numpy as np
 
 from lowswitch.kernels.arrays import Belief, Laws, Rewards
 from lowswitch.kernels.compile import allocating, allocating_part, inline, part
+from lowswitch.kernels.sums import sum_of
 
 AS_COUNTED, TESTED = 0, 1  # whether the steps of an episode are alike: as is said, or as is seen
 BOOTSTRAP, MEAN, SEEN = 0, 1, 2  # rewards vary; they do not; as is seen
@@ -64,7 +65,7 @@ def listed_laws(spec, stride, offsets, states, counts, n):
         for j in range(offsets[group * spec.A], offsets[(group + 1) * spec.A]):
             found = add_count(states[j], counts[j], all_states, all_counts, place, found)
         all_offsets[group + 1] = found
-        all_n[group] = n[group * spec.A : (group + 1) * spec.A].sum()
+        all_n[group] = sum_of(n[group * spec.A : (group + 1) * spec.A])
         place[all_states[all_offsets[group] : found]] = -1
     return Laws(
         stride,
@@ -294,8 +295,8 @@ def lifted(mean, lift):
 @inline
 def typical_reward(rewards):
     """The mean of all rewards; 1/2 if there are none."""
-    n = rewards.n.sum()
-    return rewards.total.sum() / n if n > 0.0 else 0.5
+    n = sum_of(rewards.n)
+    return sum_of(rewards.total) / n if n > 0.0 else 0.5
 
 
 @part
@@ -315,6 +316,14 @@ def noisy_reward_evidence(rewards, A, mass, share, symmetric):
     return evidence
 
 
+@inline
+def add_step(apart, first, last, n, total):
+    """Add the rewards of rows [first, last) to sums over the steps."""
+    for i in range(first, last):
+        n[i % len(n)] += apart.n[i]
+        total[i % len(n)] += apart.total[i]
+
+
 @allocating_part
 def split_reward_evidence(spec, apart, weight, share):
     """The most evidence of rewards that vary, if one step differs from all others, or all steps
@@ -324,20 +333,23 @@ def split_reward_evidence(spec, apart, weight, share):
     all of them as likely beforehand.
     """
     rows, best = spec.S * spec.A, -np.inf
-    n, total = apart.n.reshape(-1, rows), apart.total.reshape(-1, rows)
-    all_n, all_total = n.sum(axis=0), total.sum(axis=0)
+    all_n, all_total = np.zeros(rows), np.zeros(rows)
     before_n, before_total = np.zeros(rows), np.zeros(rows)
+    add_step(apart, 0, len(apart.n), all_n, all_total)
     for h in range(spec.H):
         for alone in range(2):
-            part_n = n[h] if alone == 1 else before_n
-            part_total = total[h] if alone == 1 else before_total
-            one = listed_rewards(spec, 0, part_n.copy(), part_total.copy(), part_total)
-            rest = listed_rewards(spec, 0, all_n - part_n, all_total - part_total, part_total)
+            n, total = np.zeros(rows), np.zeros(rows)
+            rest_n, rest_total = np.zeros(rows), np.zeros(rows)
+            for i in range(rows):
+                n[i] = apart.n[h * rows + i] if alone == 1 else before_n[i]
+                total[i] = apart.total[h * rows + i] if alone == 1 else before_total[i]
+                rest_n[i], rest_total[i] = all_n[i] - n[i], all_total[i] - total[i]
+            one = listed_rewards(spec, 0, n, total, total)
+            rest = listed_rewards(spec, 0, rest_n, rest_total, total)
             evidence = noisy_reward_evidence(one, spec.A, weight, share, True)
             evidence += noisy_reward_evidence(rest, spec.A, weight, share, True)
             best = max(best, evidence)
-        before_n += n[h]
-        before_total += total[h]
+        add_step(apart, h * rows, (h + 1) * rows, before_n, before_total)
     return best - math.log(2.0 * spec.H)
 
 

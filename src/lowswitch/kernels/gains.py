@@ -16,6 +16,7 @@ from lowswitch.kernels.model_draws import (
 )
 from lowswitch.kernels.noise import noise
 from lowswitch.kernels.posterior import gamma
+from lowswitch.kernels.sums import weighted_sum
 
 _STARTS = np.uint64(2**60)
 _SEVERAL = 4  # numbers that a processor takes at once, about
@@ -289,7 +290,7 @@ def law_gains(spec, belief, stream, starts, episodes, numbers, changes, found, v
         draw_starts(starts, episodes, key, counter, begin)
         ahead = sweep_back(spec, belief, key, last, changes, drawn, counter, seen, gaps)
         for m in range(values.shape[1]):
-            values[sample, m] = (begin * ahead[:, m]).sum()
+            values[sample, m] = weighted_sum(begin, ahead[:, m])
         if len(changes.rows) > 0:
             here = found[sample]
             sweep_forth(spec, belief, key, begin, changes, last, drawn, counter, seen, gaps, here)

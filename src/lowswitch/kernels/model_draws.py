@@ -18,6 +18,7 @@ from lowswitch.kernels.evidence import (
 from lowswitch.kernels.noise import next_uniform, noise, uniform
 from lowswitch.kernels.posterior import gamma
 from lowswitch.kernels.qlearning import best_action
+from lowswitch.kernels.sums import mean_of
 
 _CURIOUS_MASS = 0.5
 _ATOMS = 24  # successors that a law draws in addition to the seen ones
@@ -363,7 +364,7 @@ def plan_on_draw(spec, tables, belief, m):
     counter, seen, q = np.zeros(1, dtype=np.uint64), np.zeros(spec.S), np.zeros(spec.A)
     typical = typical_reward(belief.rewards)
     for h in range(spec.H - 1, -1, -1):
-        mean, new = values.mean(), np.zeros(spec.S)
+        mean, new = mean_of(values), np.zeros(spec.S)
         draws = draws_cells(spec, belief, h)
         for x in range(spec.S):
             here, first = (m * spec.H + h) * spec.S + x, (h * spec.S + x) * spec.A

@@ -7,6 +7,7 @@ import numpy as np
 from lowswitch.kernels.compile import allocating_part, inline, part
 from lowswitch.kernels.evidence import others_reward, row_prior, typical_reward
 from lowswitch.kernels.qlearning import best_action
+from lowswitch.kernels.sums import mean_of, sum_of, weighted_sum
 
 
 @inline
@@ -135,7 +136,7 @@ def start_counts(spec, tables, weights):
     for x in range(spec.S):
         for a in range(spec.A):
             weights[x] += tables.visits[x * spec.A + a]
-    if weights.sum() == 0.0:
+    if sum_of(weights) == 0.0:
         weights[:] = 1.0
 
 
@@ -154,7 +155,7 @@ def plan_on_mean(spec, tables, belief, caution, last, first):
     for h in range(spec.H - 1, -1, -1):
         new, means, of_all = np.zeros((2, spec.S)), np.zeros(2), np.zeros(2)
         for moment in range(2):
-            means[moment] = ahead[moment].mean()
+            means[moment] = mean_of(ahead[moment])
         for x in range(spec.S):
             here, start = h * spec.S + x, first_action(spec, tables, h * spec.S + x)
             tried = may_exploit(spec, tables, belief, h, x, choices)
@@ -180,7 +181,7 @@ def value_on_mean(spec, tables, belief, policy):
     for h in range(spec.H - 1, -1, -1):
         new, means, of_all = np.zeros((2, spec.S)), np.zeros(2), np.zeros(2)
         for moment in range(2):
-            means[moment] = ahead[moment].mean()
+            means[moment] = mean_of(ahead[moment])
         for x in range(spec.S):
             sums_of_state(spec, belief, h, x, ahead, of_all)
             i = x * spec.A + policy[h * spec.S + x]
@@ -189,4 +190,4 @@ def value_on_mean(spec, tables, belief, policy):
         ahead = new
     weights = np.zeros(spec.S)
     start_counts(spec, tables, weights)
-    return (weights * ahead[0]).sum() / weights.sum()
+    return weighted_sum(weights, ahead[0]) / sum_of(weights)

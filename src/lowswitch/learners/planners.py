@@ -26,6 +26,7 @@ from lowswitch.kernels.arrays import (
     PlanTables,
 )
 from lowswitch.learners import integrity
+from lowswitch.learners.ahead import compile_ahead
 from lowswitch.learners.beginnings import exploring_policies
 from lowswitch.learners.bounds import CellBounds
 from lowswitch.learners.hypotheses import Seen
@@ -59,7 +60,8 @@ _LARGE = 10**5  # cells of a model whose plan is worth a thread
 _DRAW_SECONDS = 1.6e-7  # for a cell of a model: benchmarks/large.py
 _DRAWN_BYTES = 500  # for a cell of one step of a model
 _COUNTED_BYTES = 150  # for a cell of what was counted, by row and by state
-_CLEAR_FOR_NOW = 2.0  # standard deviations by which a protocol must gain
+_CLEAR = 2.5  # standard deviations by which a last policy must gain
+_CLEAR_FOR_NOW = 2.0  # the same for a protocol
 _COSTED = 16  # policies of a trial that are enough to say what it costs
 
 
@@ -86,6 +88,8 @@ class PlannerKnowledge(Knowledge):
         self.require_room()
         other = type(self)(self.estimator, self.spec, self.allowed)
         other.tables = fresh_plan_tables(self.spec, self.allowed, seed)
+        if isinstance(self.estimator, LearnedPosterior):
+            compile_ahead()
         return other
 
     def begin_with(self, policy: np.ndarray) -> None:
@@ -167,12 +171,12 @@ class PlannerKnowledge(Knowledge):
         return ModelPosterior(spec, seen, stream, began / began.sum(), began.sum())
 
     def exploiting(self) -> np.ndarray:
-        from lowswitch.kernels.exploitation import CLEAR, COMPARED, exploit
-
         H, S, _ = self.allowed.shape
-        tables = type(self.tables)(*(array.copy() for array in self.tables))
-        exploit(self.spec, tables, CLEAR, np.zeros((2, COMPARED)))
-        return tables.wanted[: H * S].reshape(H, S)
+        other = type(self)(self.estimator, self.spec, self.allowed)
+        other.tables = type(self.tables)(*(array.copy() for array in self.tables))
+        other._exploit(_CLEAR)
+        wanted: np.ndarray = other.tables.wanted[: H * S].reshape(H, S)
+        return wanted
 
     def require_bounds(self) -> None:
         from lowswitch.kernels.counts import NEWEST
@@ -203,13 +207,12 @@ class PlannerKnowledge(Knowledge):
         return True
 
     def plan(self, episodes: int) -> None:
-        from lowswitch.kernels.exploitation import CLEAR
         from lowswitch.kernels.schedule import is_last
 
         if isinstance(self.estimator, FromCounts):
             self._plan_in_python(self.estimator, episodes)
         elif self.spec.timing.exploit_last and is_last(self.spec, self.tables):
-            self._exploit(CLEAR)
+            self._exploit(_CLEAR)
         else:
             self._plan_on_draws()
             if isinstance(self.estimator, LearnedPosterior):
@@ -236,13 +239,19 @@ class PlannerKnowledge(Knowledge):
     def _exploit(self, clear: float) -> tuple[float, float, np.ndarray]:
         """Let all members want the policy that exploits.
 
-        Return its gain over the first policy, the ratio of a gain to its standard deviation, and
-        the values [2, models] of both policies.
+        If a user chose the first policy, the new one leaves it only as far as halves of the data
+        show a gain. Return its gain over the first policy, the ratio of a gain to its standard
+        deviation, and the values [2, models] of both policies.
         """
+        from lowswitch.kernels.crossfit import learned_caution
+        from lowswitch.kernels.evidence import believe
         from lowswitch.kernels.exploitation import COMPARED, exploit
 
-        values = np.zeros((2, COMPARED))
-        gain, ratio = exploit(self.spec, self.tables, clear, values)
+        values, belief = np.zeros((2, COMPARED)), believe(self.spec, self.tables)
+        caution, gain, ratio = -1.0, 0.0, 0.0
+        if self.tables.chosen[0]:
+            caution, gain, ratio = learned_caution(self.spec, self.tables, belief, clear)
+        exploit(self.spec, self.tables, belief, caution, values)
         return max(gain, float(values[0].mean() - values[1].mean())), ratio, values
 
     def _settle_law(self, estimator: LearnedPosterior, episodes: int) -> None:

@@ -74,7 +74,10 @@ class Told:
     event: int
     hash: str = ""  # of that event: `verify` says later whether it is still on record
     # what a server finds unlikely in it, by what was reported before; it is learned all the same
-    doubts: list[str] = field(default_factory=list)
+    doubts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "doubts", tuple(self.doubts))  # JSON has a list
 
 
 @dataclass(frozen=True)

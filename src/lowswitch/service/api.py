@@ -169,7 +169,7 @@ def _doubted(call: Call, reports: list[dict[str, Any]], answers: list[Any]) -> l
     """The answers, with what is unlikely in the reports that were stored."""
     seen, terms = call.service.journal.seen, call.service.ledger.terms
     return [
-        dataclasses.replace(answer, doubts=why)
+        dataclasses.replace(answer, doubts=tuple(why))
         if isinstance(answer, Told) and (why := doubts.of_site(seen, terms, report))
         else answer
         for report, answer in zip(reports, answers, strict=True)

@@ -32,7 +32,7 @@ def is_open(before: Event, marks: Sequence[Mark]) -> bool:
 
 
 def _on_rows(mark: Mark) -> bool:
-    return "proposal" in mark.facts and mark.kind in ("approved", "rejected")
+    return {"proposal", "rows"} <= mark.facts.keys()
 
 
 def news(
