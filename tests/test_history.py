@@ -1,11 +1,15 @@
 """Histories: switching costs, exact regret, and the mixture of all policies of a run."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 import lowswitch as ls
 from conftest import ALGORITHMS, PAIRS, PROBLEMS, random_tables
+from lowswitch import history as histories
 from lowswitch.history import all_members, deployment_gaps
+from lowswitch.kernels import values
 
 # ---- exact regret, and the mixture of all policies -----------------------------------------------
 
@@ -89,6 +93,44 @@ def test_dense_and_listed_successors_agree():
     ]
     assert (runs[0].local_switches == runs[1].local_switches).all()
     np.testing.assert_allclose(runs[0].regret, runs[1].regret, rtol=1e-12)
+
+
+def some_changes(mdp, deployments):
+    """The row changes of some deployments, after one episode each, of one row or of several."""
+    generator = np.random.default_rng(5)
+    policy, found = np.zeros((mdp.horizon, mdp.states), dtype=np.int64), []
+    for k in range(deployments):
+        rows = generator.choice(policy.size, generator.integers(1, 5), replace=False)
+        for h, x in zip(*np.divmod(np.sort(rows), mdp.states), strict=True):
+            policy[h, x] = (policy[h, x] + 1) % mdp.actions
+            found.append((k, h, x, policy[h, x]))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("stationary", [True, False])
+def test_policies_valued_side_by_side_have_the_same_bits(stationary, monkeypatch):
+    transitions, rewards = random_tables(29, 3, 3)  # 29 states: three times 8, 4 and 1
+    if not stationary:
+        transitions, rewards = np.stack([transitions] * 5), np.stack([rewards] * 5)
+        transitions[2], rewards[3] = random_tables(29, 3, 4)
+    mdp = ls.TabularMDP(transitions, rewards, horizon=5)
+    changes, first = some_changes(mdp, 203), np.zeros((1, 5, 29), dtype=np.int64)
+    points = np.array([1, 7, 8, 50, 203, 900])
+    curves, laws, kinds = [], [], set()
+    for cache in (0, 2**30):
+        monkeypatch.setattr(histories, "_CACHE", cache)
+        evaluation, gap = histories.evaluation_of(mdp, first)
+        account = histories.fresh_account(gap, points)
+        for begin, end in pairwise((0, 20, 20, 21, 90, 203)):  # no deployment, one, and many
+            piece = changes[(begin <= changes[:, 0]) & (changes[:, 0] < end)]
+            values.settle(mdp.model, evaluation, account, piece, len(piece), 0)
+        values.settle(mdp.model, evaluation, account, changes[:0], 0, 900)
+        curves.append(account.curve)
+        laws.append(evaluation.mass)
+        kinds.add(type(evaluation))
+    assert len(kinds) == 2
+    assert curves[0].tobytes() == curves[1].tobytes()
+    assert laws[0].tobytes() == laws[1].tobytes()
 
 
 def test_switching_costs_of_a_history():

@@ -17,8 +17,11 @@ import numpy as np
 from lowswitch.checks import has_integers, require_count, shown
 from lowswitch.envs.mdp import TabularMDP, aligned_zeros, require_mdp
 from lowswitch.io import storage
-from lowswitch.kernels.arrays import BALANCE, Account, ValueTables
+from lowswitch.kernels.arrays import BALANCE, Account, ManyValueTables, ValueTables
 from lowswitch.policy.tables import change_rows
+
+_AHEAD = 8  # policies that are valued side by side
+_CACHE = 2**16  # bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +159,7 @@ class RunCosts(NamedTuple):
 
 def evaluation_of(
     mdp: TabularMDP, policies: np.ndarray, *, wanted: bool = True
-) -> tuple[ValueTables, float]:
+) -> tuple[ValueTables | ManyValueTables, float]:
     """The exact values of the policies [members, H, S] of a mixture, ready to follow their changes,
     and how far the mixture is below the optimum under the start law.
     """
@@ -167,7 +170,7 @@ def evaluation_of(
     mass = aligned_zeros(members * width if wanted else 0)
     for m in range(members if wanted else 0):
         mass[m * width : m * width + S] = mdp.start_law
-    evaluation = ValueTables(
+    evaluation: ValueTables | ManyValueTables = ValueTables(
         wanted=wanted,
         H=H,
         S=S,
@@ -178,14 +181,35 @@ def evaluation_of(
         policy=np.zeros(policies.size if wanted else 0, dtype=np.int64),
         origins=np.zeros(policies.size if wanted else 0, dtype=np.uint64),
         mass=mass,
+        firsts=np.zeros(1, dtype=np.int64),
     )
     if not wanted:
         return evaluation, 0.0
+    if members == 1 and _are_many_rows(mdp):
+        evaluation = _side_by_side(evaluation, width)
     optimal = np.repeat(mdp.optimal_policy[None], members, axis=0)
     evaluation = evaluation._replace(best=value_policies(mdp.model, evaluation, optimal))
     # a writable copy: for a read-only array the kernel would be compiled once more
     given = np.array(policies, dtype=np.int64)
     return evaluation, evaluation.best - value_policies(mdp.model, evaluation, given)
+
+
+def _side_by_side(evaluation: ValueTables, width: int) -> ManyValueTables:
+    """Let the next policies be valued together; `width` is the size of the laws of one policy."""
+    ahead = {"firsts": _AHEAD, "begins": _AHEAD}
+    return ManyValueTables(
+        **evaluation._asdict()
+        | {name: np.zeros(size, dtype=np.int64) for name, size in ahead.items()},
+        next_origins=np.zeros(_AHEAD * len(evaluation.origins), dtype=np.uint64),
+        next_mass=aligned_zeros(_AHEAD * width),
+    )
+
+
+def _are_many_rows(mdp: TabularMDP) -> bool:
+    """Whether the dense rows are too many for the fastest cache, so that it pays to read them once
+    for several policies.
+    """
+    return mdp.model.outflow.nbytes > _CACHE and not len(mdp.start_sequence)
 
 
 def exact_regret(mdp: TabularMDP, history: History, *, episodes: int, initial: Any) -> float:

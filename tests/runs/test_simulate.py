@@ -26,13 +26,14 @@ from conftest import (
     random_tables,
     setting,
 )
+from lowswitch import checks
 from lowswitch.features import LinearRuns
 from lowswitch.history import all_members
 from lowswitch.io import archive, storage
 from lowswitch.kernels import noise, play, ridge, values
 from lowswitch.kernels.streams import stream_key
 from lowswitch.reproduce.pseudocode import play_plain
-from lowswitch.runs import table_jobs
+from lowswitch.runs import jobs, table_jobs
 from lowswitch.runs.jobs import Options
 from lowswitch.runs.results import curve_points
 from lowswitch.runs.simulate import job_of
@@ -470,3 +471,38 @@ def test_a_run_that_learned_or_had_nothing_to_learn_is_quiet():
         np.full((4, 3, 4), 0.25), np.full((4, 3), 0.5), horizon=3, actions_allowed=allowed
     )
     ls.simulate(only, ls.ucb2_bernstein(c=0.01), episodes=30, seeds=1)
+
+
+# ---- large tables --------------------------------------------------------------------------------
+
+
+def job_for(mdp, algorithm, episodes=100, **options):
+    return job_of(mdp, algorithm, episodes, [0], Options(**options))
+
+
+def test_large_runs_say_before_what_they_take(capsys, monkeypatch):
+    mdp, algorithm = ls.envs.garnet(states=2000, horizon=3), ls.algorithms.few(deployments=2)
+    job = job_for(mdp, algorithm)
+    assert job.outlook(1) == ""
+    cells = 3 * 2000 * 4
+    assert (job.plans, job.plan_seconds) == (2, pytest.approx(1.6e-7 * 64 * cells))
+    assert job_for(mdp, ls.ucbvi(schedule="growth/2")).plans == 0  # nobody knows
+    assert job_for(mdp, algorithm, regret=False).nbytes(1) < job.nbytes(1) < job.nbytes(2)
+    monkeypatch.setattr(jobs, "_MUCH_SECONDS", 0.1)
+    assert "GiB and, for 2 plans of about 0 s in each run, up to 0 s" in job.outlook(1)
+    monkeypatch.setattr(jobs, "_MUCH_BYTES", 1)
+    few = ls.algorithms.few(deployments=2, members=2)
+    ls.simulate(mdp, few, episodes=20, seeds=1, threads=1, progress=True)
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"{few.label} takes about 0.0 GiB\n")
+    assert "of 2 plans" in printed
+
+
+def test_runs_that_do_not_fit_are_refused_before_they_begin(monkeypatch):
+    mdp = ls.envs.garnet(states=2000, horizon=3)
+    algorithm = ls.algorithms.few(deployments=2)
+    monkeypatch.setattr(checks, "free_memory", lambda: job_for(mdp, algorithm).nbytes(1) - 1)
+    message = r"1 seeds on 1 threads need 0.0 GiB, and this machine has 0.0 free; use fewer threads"
+    with pytest.raises(ValueError, match=message):
+        ls.simulate(mdp, algorithm, episodes=100, seeds=1, progress=False)
+    ls.simulate(mdp, algorithm, episodes=1, seeds=1, regret=False, progress=False)

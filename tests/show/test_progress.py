@@ -9,7 +9,7 @@ from numba.core import event
 
 import lowswitch as ls
 from lowswitch.show import progress
-from lowswitch.show.progress import PieceSize, run_all
+from lowswitch.show.progress import Pace, PieceSize, run_all, seconds_left
 
 PATIENCE = 10  # seconds; nobody waits that long unless `stop` is never set
 
@@ -69,6 +69,35 @@ def test_off_a_terminal_there_is_a_line_every_half_minute(capsys, monkeypatch):
         now[0] += 100
         bar.update(500)
     assert capsys.readouterr().err == ""
+
+
+def test_the_time_left_counts_plans_and_steps_apart(monkeypatch):
+    """Of four plans of 30 s, one and a half are made; a tenth of the steps took 2 s."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    pace = Pace()
+    assert seconds_left(1, 0.0, 4, [pace], 25.0) == 4 * 25  # nothing was played: the guess
+    with pace.playing():
+        now[0] = 2.0
+        with pace:
+            now[0] = 32.0
+    with pace:
+        pace.share, now[0] = 0.5, 47.0
+        assert (pace.made, pace.spent) == (1.5, 45.0)
+        assert seconds_left(1, 0.1, 4, [pace], 25.0) == pytest.approx(2.5 * 30 + 2 * 9)
+        assert seconds_left(2, 0.1, 4, [pace], 25.0) == pytest.approx((2.5 * 30 + 2 * 9) / 2)
+    assert (pace.made, pace.spent, pace.played) == (2, 45.0, 32.0)
+
+
+def test_a_bar_believes_the_time_left_that_it_is_told(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    with progress.Progress(1000, unit="steps", show=True, label="few") as bar:
+        now[0] = 30.0
+        bar.update(500, "  1.0 of 4 plans", left=90.0)
+    printed = capsys.readouterr().err
+    assert " 25%" in printed
+    assert "90 s left  1.0 of 4 plans" in printed
 
 
 def test_what_is_waited_for_is_said_with_its_seconds(capsys, monkeypatch):

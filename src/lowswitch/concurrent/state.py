@@ -21,6 +21,7 @@ from lowswitch.kernels.arrays import (
     STAMP,
     Account,
     ChangeLog,
+    ManyValueTables,
     Model,
     Rounds,
     ValueTables,
@@ -76,7 +77,7 @@ class RoundState:
 
     knowledge: Knowledge  # what learns
     model: Model
-    evaluation: ValueTables
+    evaluation: ValueTables | ManyValueTables
     log: ChangeLog
     account: Account
     window: Window

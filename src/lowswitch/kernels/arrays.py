@@ -611,6 +611,26 @@ class ValueTables(NamedTuple):
     policy: np.ndarray  # [L * H * S]
     origins: np.ndarray  # [L * H * S]  where the deployed action's row begins in `outflow`
     mass: np.ndarray  # [L * H * width]  state law at step h; at S the mean reward before
+    firsts: np.ndarray  # [1]  zero: all steps are of this policy
+
+
+class ManyValueTables(NamedTuple):
+    """The same for one policy at a time, and for the next B policies, valued side by side."""
+
+    wanted: bool
+    H: int
+    S: int
+    A: int
+    members: int  # 1
+    best: float
+    optimal: np.ndarray  # [S]
+    policy: np.ndarray  # [H * S]
+    origins: np.ndarray  # [H * S]
+    mass: np.ndarray  # [H * width]
+    firsts: np.ndarray  # [B]  the first step that changed, of each of the next policies
+    begins: np.ndarray  # [B]  the first change of each in the log
+    next_origins: np.ndarray  # [B * H * S]
+    next_mass: np.ndarray  # [B * H * width]
 
 
 class ChangeLog(NamedTuple):

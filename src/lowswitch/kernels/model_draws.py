@@ -35,7 +35,7 @@ _DOUBT_STREAM = np.uint64(2**57)
 
 @allocating_part
 def room_for(spec, laws, rows):
-    """Memory for `rows` rows of a model: the rows of one step, or of every step."""
+    """Memory for `rows` rows of a model: the rows of one state, of one step, or of every step."""
     sizes = np.zeros(rows, dtype=np.int64)
     for row in range(len(laws.n)):
         group = row // spec.A
@@ -47,13 +47,24 @@ def room_for(spec, laws, rows):
         starts[row + 1] = starts[row] + room
         sizes[row] = 0
     states = np.zeros(starts[rows], dtype=np.int64)
-    return Drawn(starts, sizes, states, np.zeros(len(states)), np.zeros(rows), np.zeros(rows))
+    rewards = np.zeros(max(rows, spec.S * spec.A))
+    return Drawn(starts, sizes, states, np.zeros(len(states)), np.zeros(rows), rewards)
 
 
 @allocating_part
 def fresh_drawn(spec, laws):
     """Memory for the rows of one step of a model."""
     return room_for(spec, laws, spec.S * spec.A)
+
+
+@allocating_part
+def briefly_drawn(spec, laws):
+    """Memory for the rows of one state, if each step has laws of its own; else of one step.
+
+    Laws that no other step needs are forgotten with their state: those of a whole step would not
+    fit into a cache.
+    """
+    return room_for(spec, laws, spec.A if laws.stride > 0 else spec.S * spec.A)
 
 
 @inline
@@ -353,24 +364,37 @@ def draws_rewards(spec, belief, h):
     return h + 1 == spec.H or belief.rewards.stride > 0
 
 
+@inline
+def draws_cells(spec, belief, h):
+    """Whether anything of step h is drawn."""
+    return draws_laws(spec, belief, h) or draws_rewards(spec, belief, h)
+
+
+@part
+def draw_cell(spec, belief, h, i, key, drawn, counter, seen, typical):
+    """Draw cell i at step h of a model, unless another step did; see `typical_reward`."""
+    if draws_laws(spec, belief, h):
+        draw_cell_law(spec, belief, h, i, key, drawn, counter, seen)
+    if draws_rewards(spec, belief, h):
+        draw_cell_reward(spec, belief, h, i, key, drawn, counter, typical)
+
+
 @part
 def draw_step(spec, belief, h, key, drawn, counter, seen):
     """Draw the rows of step h of a model; steps that are alike are drawn once, at the last step."""
     typical = typical_reward(belief.rewards)
-    for i in range(spec.S * spec.A):
-        if draws_laws(spec, belief, h):
-            draw_cell_law(spec, belief, h, i, key, drawn, counter, seen)
-        if draws_rewards(spec, belief, h):
-            draw_cell_reward(spec, belief, h, i, key, drawn, counter, typical)
+    for i in range(spec.S * spec.A if draws_cells(spec, belief, h) else 0):
+        draw_cell(spec, belief, h, i, key, drawn, counter, seen, typical)
 
 
 @inline
 def drawn_estimate(drawn, last, i, values, mean):
     """The value of cell i of a drawn model, for next values `values` with mean `mean`."""
-    q = drawn.rewards[i]
+    q, rows = drawn.rewards[i], len(drawn.sizes)
     if not last:
-        q += drawn.rest[i] * mean
-        for j in range(drawn.starts[i], drawn.starts[i] + drawn.sizes[i]):
+        row = i if i < rows else i % rows
+        q += drawn.rest[row] * mean
+        for j in range(drawn.starts[row], drawn.starts[row] + drawn.sizes[row]):
             q += drawn.weights[j] * values[drawn.states[j]]
     return q
 
@@ -387,17 +411,19 @@ def plan_on_draw(spec, tables, belief, m):
     """
     number = np.uint64(tables.clock[0]["refreshes"] * spec.members + m)
     key = noise(tables.keys[0]["samples"], number)
-    drawn, values = fresh_drawn(spec, belief.laws), np.zeros(spec.S)
+    drawn, values = briefly_drawn(spec, belief.laws), np.zeros(spec.S)
     counter, seen, q = np.zeros(1, dtype=np.uint64), np.zeros(spec.S), np.zeros(spec.A)
+    typical = typical_reward(belief.rewards)
     for h in range(spec.H - 1, -1, -1):
-        draw_step(spec, belief, h, key, drawn, counter, seen)
         mean, new = mean_of(values), np.zeros(spec.S)
+        draws = draws_cells(spec, belief, h)
         for x in range(spec.S):
             here, first = (m * spec.H + h) * spec.S + x, (h * spec.S + x) * spec.A
             for a in range(spec.A):
-                q[a] = -np.inf
+                i, q[a] = x * spec.A + a, -np.inf
+                if draws:
+                    draw_cell(spec, belief, h, i, key, drawn, counter, seen, typical)
                 if spec.allowed[first + a]:
-                    i = x * spec.A + a
                     q[a] = drawn_estimate(drawn, h + 1 == spec.H, i, values, mean)
                 if m == 0:
                     tables.q[first + a] = q[a]

@@ -19,6 +19,7 @@ from lowswitch.learners.trials import AtFloor, limited_law, needs_protocol
 from lowswitch.policy.members import Part
 from lowswitch.policy.tables import TablePolicy, without_actions
 from lowswitch.review.proposals import Key, Proposal, ProposedRow
+from lowswitch.show.progress import Pace
 
 if TYPE_CHECKING:
     from lowswitch.learners.bounds import CellBounds
@@ -47,6 +48,7 @@ class Knowledge(ABC):
     members = 1  # policies in a deployed mixture
     has_protocol: Any = False  # whether the first of them is the protocol; the others are a trial
     holds_rows = True
+    pace = Pace()  # of its plans; a run that shows its progress has its own
 
     # ---- what each kind gives --------------------------------------------------------------------
 
@@ -113,6 +115,20 @@ class Knowledge(ABC):
     def plan(self, episodes: int) -> None:
         """Compute in Python the wanted policy after `episodes` episodes, if no kernel does."""
         raise NotImplementedError(f"{type(self).__name__} plans in compiled code")
+
+    def plans_until(self, episodes: int) -> int:
+        """How many plans Python makes in so many episodes, if that is known; else 0."""
+        return 0
+
+    @property
+    def plan_seconds(self) -> float:
+        """About how long Python takes for a plan, on a machine of 2026."""
+        return 0.0
+
+    @property
+    def plan_bytes(self) -> int:
+        """About how many bytes a plan takes while it is made."""
+        return 0
 
     @property
     def stops_midway(self) -> bool:
@@ -490,8 +506,9 @@ class Knowledge(ABC):
             self.make_room()
             done = go(done, last)
             if self.tables.clock[0]["awaits_plan"]:
-                self.plan(done)
-                return go(done, done)
+                with self.pace:
+                    self.plan(done)
+                    return go(done, done)
             if log.keep:
                 break
         return done

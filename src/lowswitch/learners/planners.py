@@ -57,6 +57,9 @@ from lowswitch.review.proposals import Key, ProposedRow
 from lowswitch.show.progress import cores
 
 _LARGE = 10**5  # cells of a model whose plan is worth a thread
+_DRAW_SECONDS = 1.6e-7  # for a cell of a model: benchmarks/large.py
+_DRAWN_BYTES = 500  # for a cell of one step of a model
+_COUNTED_BYTES = 150  # for a cell of what was counted, by row and by state
 _CLEAR = 2.5  # standard deviations by which a last policy must gain
 _CLEAR_FOR_NOW = 2.0  # the same for a protocol
 _COSTED = 16  # policies of a trial that are enough to say what it costs
@@ -334,11 +337,38 @@ class PlannerKnowledge(Knowledge):
         from lowswitch.kernels.model_draws import curious, plan_on_draw
 
         belief = curious(self.spec, believe(self.spec, self.tables))
-        work = len(belief.laws.n) + self.allowed.size
-        at_once = min(self.members, cores()) if work > _LARGE else 1
-        with ThreadPoolExecutor(at_once) as threads:
-            members = range(self.members)
-            list(threads.map(lambda m: plan_on_draw(self.spec, self.tables, belief, m), members))
+        work, members = len(belief.laws.n) + self.allowed.size, range(self.members)
+        with ThreadPoolExecutor(self._at_once(work)) as threads:
+            made = threads.map(lambda m: plan_on_draw(self.spec, self.tables, belief, m), members)
+            for number, _ in enumerate(made, 1):
+                self.pace.share = number / self.members
+
+    def _at_once(self, work: int) -> int:
+        """How many members plan at once on a model with so many cells, its own and the mask's."""
+        return min(self.members, cores()) if work > _LARGE else 1
+
+    def plans_until(self, episodes: int) -> int:
+        from lowswitch.kernels.planning import LEARNED
+
+        timing = self.spec.timing
+        by_visits = timing.factor > 0 or self.spec.every_until > 0 or len(self.spec.later) > 1
+        if self.spec.kind != LEARNED or (by_visits and not timing.asked):
+            return 0
+        return min(int((timing.grid <= episodes).sum()), timing.deployments)
+
+    @property
+    def plan_seconds(self) -> float:
+        entries, cells, _ = plan_sizes(self.spec)
+        return _DRAW_SECONDS * self.members * cells / self._at_once(cells + entries)
+
+    @property
+    def plan_bytes(self) -> int:
+        from lowswitch.kernels.planning import LEARNED
+
+        entries, cells, _ = plan_sizes(self.spec)
+        step = self.spec.S * self.spec.A
+        drawn = _DRAWN_BYTES * step * self._at_once(cells + entries)
+        return drawn + _COUNTED_BYTES * cells if self.spec.kind == LEARNED else 0
 
     def _keep_all_but(self, most: int | None, wanted: np.ndarray, kept: np.ndarray) -> None:
         """Let policies [n, H * S] differ from the kept ones in at most `most` rows.

@@ -15,6 +15,7 @@ from lowswitch.learners.ridge_spec import linear_form
 from lowswitch.policy.linear import LinearPolicy
 from lowswitch.runs.jobs import Job, Options
 from lowswitch.runs.results import Runs, curve_points
+from lowswitch.show.progress import Pace
 
 _FIRST_PIECE, _LARGEST_PIECE = 1, 20_000  # episodes
 
@@ -62,7 +63,7 @@ class FeatureRun:
 
     def __init__(self, job: FeatureJob, seed: int, episodes: int) -> None:
         self.job, self.seed, self.episodes = job, seed, episodes
-        self.done = 0
+        self.done, self.pace = 0, Pace()
 
     def play(self, stop: threading.Event) -> None:
         job, earned = self.job, 0.0

@@ -15,7 +15,10 @@ from lowswitch.envs.problem import Problem
 from lowswitch.history import RunCosts
 from lowswitch.runs.results import POINTS, Curves, Runs, curve_points, origin
 from lowswitch.runs.stopping import Stop
+from lowswitch.show.progress import Pace
+from lowswitch.show.text import counted, duration
 
+_MUCH_BYTES, _MUCH_SECONDS = 2**30, 60
 Device = Literal["cpu", "gpu"]
 
 
@@ -43,6 +46,7 @@ class Run(Protocol):
     """One seed: its learner lives while it runs, its costs stay."""
 
     done: int  # episodes
+    pace: Pace  # of its plans
     costs: RunCosts  # once it was played
 
     def play(self, stop: threading.Event) -> None:
@@ -73,6 +77,28 @@ class Job(ABC):
     def nbytes(self, threads: int) -> int:
         """The bytes of all results and of the runs that are played together, as far as known."""
         return len(self.seeds) * 3 * 8 * POINTS
+
+    @property
+    def plans(self) -> int:
+        """How many plans each run makes in Python, if that is known; else 0."""
+        return 0
+
+    @property
+    def plan_seconds(self) -> float:
+        """About how long one of these plans takes."""
+        return 0.0
+
+    def outlook(self, threads: int) -> str:
+        """What the runs are going to take, in words, if that is much; else nothing."""
+        need = self.nbytes(threads)
+        seconds = len(self.seeds) * self.plans * self.plan_seconds / threads
+        if need < _MUCH_BYTES and seconds < _MUCH_SECONDS:
+            return ""
+        text = f"{self.algorithm.label} takes about {need / 2**30:,.1f} GiB"
+        if seconds >= _MUCH_SECONDS:
+            each = f"{counted(self.plans, 'plan')} of about {duration(self.plan_seconds)}"
+            text += f" and, for {each} in each run, up to {duration(seconds)}"
+        return text
 
     @abstractmethod
     def kernel(self) -> Any:

@@ -38,7 +38,15 @@ from lowswitch.runs.simulator_jobs import SimulatorJob
 from lowswitch.runs.stopping import Stop
 from lowswitch.runs.table_jobs import TableJob, play_on_gpu
 from lowswitch.runs.units import Crew, Fleet, Keep, crew_of, each
-from lowswitch.show.progress import LOADING, Progress, cores, needs_loading, run_all
+from lowswitch.show.progress import (
+    LOADING,
+    Progress,
+    cores,
+    needs_loading,
+    run_all,
+    say,
+    seconds_left,
+)
 from lowswitch.table_learner import warn_if_drowned
 
 _SAME_VALUE = 1e-9  # relative: a first policy so near the optimum has nothing to learn
@@ -134,7 +142,10 @@ def simulate(
     if device == "cpu":
         workers = min(workers, len(job.seeds))
         what = f"{len(job.seeds):,} seeds on {workers} threads"
-        require_memory(job.nbytes(workers), what, "use fewer, or a smaller problem")
+        way_out = "use fewer threads, fewer policies (members), or a smaller problem"
+        require_memory(job.nbytes(workers), what, way_out)
+        if fleet is None:
+            say(job.outlook(workers), show=progress)
     bar = Progress(job.steps, unit="steps", show=progress, label=str(algorithm))
     with bar, crew_of(fleet) as crew:
         if crew is None:
@@ -318,11 +329,28 @@ def _play_all(jobs: list[Job], runs: list[list[Run]], workers: int, bar: Progres
     for job in jobs:  # compiles, and fills what threads share
         job.begin(job.seeds[0], 1).play(threading.Event())
     bar.start()
-    pairs = [(job.horizon, run) for job, played in zip(jobs, runs, strict=True) for run in played]
+    pairs = [(job, run) for job, played in zip(jobs, runs, strict=True) for run in played]
     begin = time.perf_counter()
-    run_all(
-        [run.play for _, run in pairs],
-        workers=workers,
-        look_up=lambda: bar.update(sum(horizon * run.done for horizon, run in pairs)),
-    )
+
+    def look_up() -> None:
+        done = sum(job.horizon * run.done for job, run in pairs)
+        bar.update(done, *_plans_so_far(pairs, done / bar.total, workers))
+
+    run_all([run.play for _, run in pairs], workers=workers, look_up=look_up)
     return time.perf_counter() - begin
+
+
+def _plans_so_far(
+    pairs: list[tuple[Job, Run]], share: float, workers: int
+) -> tuple[str, float | None]:
+    """How far plans in Python are, in words, and the seconds that are left; nothing without them.
+
+    `share` is how much of the steps is played.
+    """
+    plans = sum(job.plans for job, _ in pairs)
+    if not plans:
+        return "", None
+    paces, guess = [run.pace for _, run in pairs], max(job.plan_seconds for job, _ in pairs)
+    made = sum(pace.made for pace in paces)
+    left = seconds_left(min(workers, len(pairs)), share, plans, paces, guess)
+    return f"  {min(made, plans):.1f} of {plans:,} plans", left

@@ -14,6 +14,7 @@ from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.runs.jobs import Job, Options
 from lowswitch.runs.results import Runs, curve_points
 from lowswitch.runs.table_jobs import Beginning
+from lowswitch.show.progress import Pace
 
 _LARGEST_PIECE = 1_000  # episodes that are played before they are learned
 
@@ -74,7 +75,7 @@ class SimulatorRun:
 
     def __init__(self, job: SimulatorJob, seed: int, episodes: int) -> None:
         self.job, self.seed, self.episodes = job, seed, episodes
-        self.done = 0
+        self.done, self.pace = 0, Pace()
 
     def play(self, stop: threading.Event) -> None:
         job, marks = self.job, curve_points(self.episodes)

@@ -26,7 +26,7 @@ from lowswitch.learners import Knowledge, ProblemSize, knowledge_of
 from lowswitch.runs.jobs import Job, Options, checked_delay
 from lowswitch.runs.results import Runs, curve_points
 from lowswitch.runs.stopping import Stop, require_simulated, require_start_law
-from lowswitch.show.progress import LOADING, PieceSize, Progress, run_all
+from lowswitch.show.progress import LOADING, Pace, PieceSize, Progress, run_all
 
 _LOGGED_CHANGES = 2**11  # few enough to stay in the cache until their regret is known
 _KEPT_CHANGES = 2**16
@@ -100,11 +100,26 @@ class TableJob(Job):
         )
 
     def nbytes(self, threads: int) -> int:
-        knowledge = self.knowledge
-        policy = 8 * self.problem.horizon * self.problem.states * knowledge.members
-        late = 16 * (self.delay + 1) * self.problem.horizon
-        runs = len(self.seeds) * policy + threads * (knowledge.nbytes + late)
-        return super().nbytes(threads) + runs
+        mdp, knowledge = self.problem, self.knowledge
+        policy = 8 * mdp.horizon * mdp.states * knowledge.members
+        late = 16 * (self.delay + 1) * mdp.horizon
+        log = 8 * (3 + knowledge.members) * self.log_room(knowledge)
+        values = 3 * policy if self.regret else 0  # the policy, its rows and its state laws
+        each = knowledge.nbytes + knowledge.plan_bytes + 2 * policy + log + values + late
+        return super().nbytes(threads) + len(self.seeds) * policy + threads * each
+
+    def log_room(self, knowledge: Knowledge) -> int:
+        """For how many row changes the log of a run has room."""
+        room = _KEPT_CHANGES if self.history else _LOGGED_CHANGES
+        return int(max(room, knowledge.spec.timing.room))
+
+    @property
+    def plans(self) -> int:
+        return self.knowledge.plans_until(self.episodes)
+
+    @property
+    def plan_seconds(self) -> float:
+        return self.knowledge.plan_seconds
 
     def kernel(self) -> Any:
         from lowswitch.kernels.play import simulate, simulate_late
@@ -153,12 +168,13 @@ class TableRun:
 
     def __init__(self, job: TableJob, seed: int, episodes: int) -> None:
         self.job, self.seed, self.episodes = job, seed, episodes
-        self.done = 0
+        self.done, self.pace = 0, Pace()
 
     def play(self, stop: threading.Event) -> None:
         mdp, episodes = self.job.problem, self.episodes
         marks = curve_points(episodes)
         knowledge = self.job.beginning.put_into(self.job.knowledge.fresh(self.seed))
+        knowledge.pace = self.pace
         policies = knowledge.policy().actions
         before = None if first_of(policies).ndim == 2 else policies
         evaluation, gap = evaluation_of(mdp, policies, wanted=self.job.regret)
@@ -169,7 +185,7 @@ class TableRun:
         rule = self.job.stop or Stop()
         look, ended = rule.next_look(1, episodes), False
         while self.done < episodes and not (ended or stop.is_set()):
-            with piece:
+            with piece, self.pace.playing():
                 first, last = self.done, min(look, self.done + piece.size)
                 self.done = knowledge.play(
                     mdp.model, evaluation, log, account, key, first, last, late
@@ -196,8 +212,7 @@ class TableRun:
         )
 
     def _fresh_log(self, knowledge: Knowledge, marks: np.ndarray) -> ChangeLog:
-        room = _KEPT_CHANGES if self.job.history else _LOGGED_CHANGES
-        room = max(room, knowledge.spec.timing.room)
+        room = self.job.log_room(knowledge)
         return ChangeLog(
             keep=self.job.history,
             logged=np.zeros(1, dtype=np.int64),

@@ -75,6 +75,58 @@ def run_all(
             raise
 
 
+class Pace:
+    """How far the plans of a run are, and what they take: `with pace` around each.
+
+    Whoever plans may say which share of a plan is finished.
+    """
+
+    def __init__(self) -> None:
+        self.played = 0.0  # seconds of finished pieces of the run, with their plans
+        self.whole, self.seconds = 0, 0.0  # finished plans
+        self.share, self._begin = 0.0, 0.0  # of the present plan
+
+    def __enter__(self) -> None:
+        self.share, self._begin = 0.0, time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._begin
+        self.whole, self.share, self._begin = self.whole + 1, 0.0, 0.0
+
+    @contextmanager
+    def playing(self) -> Iterator[None]:
+        """Count the seconds of a piece of the run."""
+        begin = time.perf_counter()
+        yield
+        self.played += time.perf_counter() - begin
+
+    @property
+    def made(self) -> float:
+        """How many plans are finished, with the share of the present one."""
+        return self.whole + self.share
+
+    @property
+    def spent(self) -> float:
+        """The seconds of all plans up to now."""
+        begin = self._begin
+        return self.seconds + (time.perf_counter() - begin if begin else 0.0)
+
+
+def seconds_left(
+    workers: int, share: float, plans: int, paces: Sequence[Pace], guess: float
+) -> float:
+    """How long runs with plans still take, of which a share of the steps is played.
+
+    Plans are made on a few dates, so steps alone would say nothing of them. `guess` is what a plan
+    takes, before there was one.
+    """
+    made, spent = sum(pace.made for pace in paces), sum(pace.spent for pace in paces)
+    playing = sum(max(0.0, pace.played - pace.seconds) for pace in paces)
+    each = spent / made if made else max(guess, spent)
+    rest = playing * (1 - share) / share if share else 0.0
+    return (rest + max(0.0, plans - made) * each) / workers
+
+
 # ---- the line on a terminal ----------------------------------------------------------------------
 
 
@@ -152,19 +204,25 @@ class Progress:
         self.begin, self.before = time.perf_counter(), done
         self.update(done)
 
-    def update(self, done: int, also: str = "") -> None:
-        """Say how much is done, and add a text of one's own, unless kernels are being compiled."""
+    def update(self, done: int, also: str = "", left: float | None = None) -> None:
+        """Say how much is done, and add a text of one's own, unless kernels are being compiled.
+
+        `left` are the seconds that are left, where the rate so far does not say so.
+        """
         if not self.show or _compiler.busy:
             return
         self._stop_counting()
         elapsed, new = time.perf_counter() - self.begin, done - self.before
-        filled = _BAR * done // self.total
+        share, speed = done / self.total, duration(elapsed)
+        if left is not None:
+            share = elapsed / (elapsed + left) if left > 0 else share
+        elif new:
+            left = elapsed * (self.total - done) / new
+        filled = int(_BAR * share)
         bar = "#" * filled + "." * (_BAR - filled)
-        speed = duration(elapsed)
-        if new:
-            left = duration(elapsed * (self.total - done) / new)
-            speed = f"{short(new / elapsed)} {self.unit}/s  {left} left"
-        body = f"[{bar}] {done / self.total:4.0%}  {speed}{also}"
+        if left is not None:
+            speed = f"{short(new / elapsed)} {self.unit}/s  {duration(left)} left"
+        body = f"[{bar}] {share:4.0%}  {speed}{also}"
         self._draw(body if self._is_wide(body) else f"{self.label}  {body}")
 
     def _is_wide(self, text: str) -> bool:
