@@ -12,12 +12,13 @@ action is vetoed at the third, and the fourth deployment is rolled back.
 
 A row is truly better if the true value of the deployed policy (or of the protocol, if there is one)
 grows when this row alone changes. The words are those that were recorded, and those of the two
-older rules.
+older rules. How often the intervals of rule 7 would cover is told beside, on the same proposals.
 
     python benchmarks/evidence.py [--set first] [--runs 4] [--first 0] [--family wards]
         [--kept FOLDER] [--json docs/numbers/evidence.json]
 """
 
+import dataclasses
 import itertools
 import json
 import tempfile
@@ -28,6 +29,7 @@ import numpy as np
 import bench
 import lowswitch as ls
 from evidence_families import EQUAL, SETS, tables
+from lowswitch.learners.judgement import Judgement
 from lowswitch.learners.posterior import models_for
 from lowswitch.ledger import Ledger
 from lowswitch.ledger.evidence import improved, verdict
@@ -36,6 +38,7 @@ from lowswitch.review.proposals import ProposedRow
 SITES = "north", "south", "east"
 SAME = 1e-9  # a smaller true gain is none
 BINS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 1.0)
+BEFORE = 7  # the rule that the newest one is compared with
 RULES = ("recorded", "rule 2", "rule 1")
 FAMILIES = {name: family for some in SETS.values() for name, family in some.items()}
 
@@ -140,7 +143,16 @@ def judged(ledger, mdp, proposal):
         rows.append([row["probability"], true, *within, *words])
     stated = proposal.worth["change"]
     within = [low <= change <= high for low, high in (stated["within_80"], stated["within_95"])]
-    return {"change": change, "within": within, "rows": rows}
+    before = within_by(ledger._ready().lessons.found.judgement, BEFORE, change)
+    return {"change": change, "within": within, "before": before, "rows": rows}
+
+
+def within_by(judgement, rule, change):
+    """Whether the intervals of another rule cover the change."""
+    known = dataclasses.replace(judgement.posterior, rule=rule)
+    laws = judgement.now, judgement.proposed, judgement.initial
+    stated = Judgement(known, *laws, protocol=judgement.protocol).worth().change
+    return [low <= change <= high for low, high in (stated.within_80, stated.within_95)]
 
 
 def decided(ledger, proposal, meeting, disturbed):
@@ -304,6 +316,17 @@ PARTS = {
 }
 
 
+def before(found):
+    """How often the intervals of the rule before cover, of each family and of first meetings."""
+    found = {name: some for name, some in found.items() if not name.startswith(EQUAL)}
+    every = [one for some in found.values() for one in some]
+    kinds = found | {"all": every, "first meeting": [one for one in every if one["meeting"] == 0]}
+    return {
+        name: of_intervals([one | {"within": one["before"], "rows": []} for one in some])
+        for name, some in kinds.items()
+    }
+
+
 def _mean(values):
     return round(float(np.mean(values)), 4) if len(values) else None
 
@@ -328,6 +351,8 @@ def told(families, follow, rules, options, setting):
         results.keep("equal", shown(equal))
     if differ:
         results.keep("different", shown(differ))
+        if all("before" in one for one in differ):
+            results.keep("before", before(found))
         results.keep("reliability", reliability(differ))
         parts = {part: [one for one in differ if belongs(one)] for part, belongs in PARTS.items()}
         found = {

@@ -1,4 +1,4 @@
-"""The families of problems that `evidence.py` runs ledgers on, in five sets.
+"""The families of problems that `evidence.py` runs ledgers on, in six sets.
 
 `FIRST` are those on which rule 4 of the evidence was chosen. `SECOND` were written down after that,
 before anything had been run on them. Rule 4 failed there, so rule 5 was chosen on both. `REPORTED`
@@ -7,7 +7,9 @@ far it holds elsewhere. `FOURTH` were written to break rule 5, and rules 6 and 7
 them. Each of these sets has other generators, sizes, laws of rewards, numbers of patients and
 dates, and kinds that the sets before it do not have. `FIFTH` are problems of the third set in which
 the policy in use is good; they were written down before rule 7 had been run on them, and nothing
-was chosen on them.
+was chosen on them. Rule 8 was chosen on the fourth set and on `SIXTH`: problems of the first two
+sets in which the policy in use is good, and two kinds more, in which an action matters by where it
+leads.
 """
 
 from collections.abc import Callable
@@ -543,4 +545,54 @@ FIFTH = {
     "machines, nearly best": Family(machines, (35,) * 5, 16, exact, usual="nearly"),
     "doses, nearly best": Family(doses, (130,) * 5, 16, usual="nearly"),
 }
-SETS = {"first": FIRST, "second": SECOND, "reported": REPORTED, "fourth": FOURTH, "fifth": FIFTH}
+
+# ---- on which rule 8 was chosen ------------------------------------------------------------------
+
+
+def stairs(generator, S=8, A=4, H=6):
+    """In each state one action often climbs; the others rarely do, and fall one to three steps."""
+    laws, means = np.zeros((S, A, S)), np.zeros((S, A))
+    for x in range(S):
+        for i, a in enumerate(generator.permutation(A)):
+            up = generator.uniform(0.0, 0.3) if i else generator.uniform(0.4, 0.9)
+            back = max(0, x - int(generator.integers(1, 4)))
+            for y, chance in ((min(S - 1, x + 1), up), (back, (1 - up) / 2), (x, (1 - up) / 2)):
+                laws[x, a, y] += chance
+        means[x] = generator.uniform(0.8, 1.0) * x / (S - 1)
+    return problem(laws, means, uniform_start(S), H)
+
+
+def traps(generator, S=10, A=3, H=8):
+    """A walk on a random graph, where one state is a trap and another one pays."""
+    laws, means = np.zeros((S, A, S)), np.full((S, A), 0.2)
+    for x in range(S):
+        for a, y in enumerate(generator.choice(S, A, replace=False)):
+            slip = generator.uniform(0.0, 0.3)
+            laws[x, a, y] += 1 - slip
+            laws[x, a, x] += slip
+    laws[1], means[1], means[S - 1] = np.eye(S)[1], 0.0, 0.9
+    return problem(laws, means, 0, H)
+
+
+_BEST = "clinics", "paid at the end", "cures", "seasons", "inventories", "rivers", "bandits"
+_NEARLY = (
+    *("laws by step", "Garnets", "grids", "verdicts", "sparse Garnets", "mazes", "queues"),
+    "near one",
+)
+SIXTH = {
+    f"{name}, {word}": (FIRST | SECOND)[name]._replace(usual=usual)
+    for names, usual, word in ((_BEST, "best", "best"), (_NEARLY, "nearly", "nearly best"))
+    for name in names
+} | {
+    "stairs, nearly best": Family(stairs, (60,) * 5, usual="nearly"),
+    "stairs, best": Family(stairs, (60,) * 5, usual="best"),
+    "traps, nearly best": Family(traps, (50,) * 5, usual="nearly"),
+}
+SETS = {
+    "first": FIRST,
+    "second": SECOND,
+    "reported": REPORTED,
+    "fourth": FOURTH,
+    "fifth": FIFTH,
+    "sixth": SIXTH,
+}

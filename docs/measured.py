@@ -32,7 +32,8 @@ def values() -> dict[str, str]:
     speed, machines, gpu = (load(name) for name in ("speed", "concurrent", "gpu"))
     ledgers = of_ledger(load("ledger")) | of_faults(load("ledger_faults"))
     ledgers |= of_service(load("service")) | of_evidence(load("evidence"))
-    sets = ("_first", "_second", "_fourth", "_fourth_again", "_third", "_fifth", "_fifth_again", "")
+    sets = ("_first", "_second", "_fourth", "_fourth_again", "_third", "_fifth", "_fifth_again")
+    sets += ("", "_third_8", "_fifth_8")
     ledgers |= of_sets({name: load(f"evidence{name}") for name in sets})
     ledgers |= of_bounds(load("bounds")) | of_feature_evidence(load("feature_evidence"))
     logs = of_evaluation(load("evaluation"))
@@ -41,7 +42,7 @@ def values() -> dict[str, str]:
     logs |= of_larfe(load("larfe")) | of_dimensions(load("dimensions")) | of_knee(load("knee"))
     logs |= of_adversary(load("adversary")) | of_delays(load("delays"))
     own = of_own(load("own")) | of_stuck(load("stuck")) | of_rows(load("rows")) | of_bench()
-    own |= of_cold(load("cold"))
+    own |= of_cold(load("cold")) | of_cluster(load("cluster"))
     return of_speed(speed) | of_machines(machines) | of_gpu(gpu) | ledgers | logs | prices | own
 
 
@@ -634,6 +635,17 @@ def gpu_profile(problems: dict[str, dict[str, float]]) -> str:
     return table(["problem (S, A, H)", *header], lines, left=1)
 
 
+def of_cluster(found: dict[str, Any]) -> dict[str, str]:
+    """A sweep on one node and on two."""
+    if not found["equal"]:
+        raise ValueError("cluster.json has a sweep that differs from the one on this machine")
+    return {
+        "cluster/speed-up": f"{found['speed-up']:.2f}",
+        "cluster/two": f"{found['seconds']['two']:.1f}",
+        "cluster/killed": f"{found['seconds with a killed node']:.1f}",
+    }
+
+
 def of_ledger(ledger: dict[str, Any]) -> dict[str, str]:
     rows = []
     for name, words in (
@@ -779,8 +791,10 @@ def of_sets(sets: dict[str, Any]) -> dict[str, str]:
         ("fourth", "6", "rule 6 was chosen on other runs of these", "_fourth_again"),
         ("third", "6", "declared before rule 5 was run on them; they chose nothing", "_third"),
         ("third", "7", "other runs of these", ""),
+        ("third", "8", "other runs of these", "_third_8"),
         ("fifth", "6", "declared before rule 7 was run on them; they chose nothing", "_fifth"),
         ("fifth", "7", "other runs of these", "_fifth_again"),
+        ("fifth", "8", "other runs of these", "_fifth_8"),
     )
     rows = []
     for name, rule, use, which in uses:
@@ -791,15 +805,22 @@ def of_sets(sets: dict[str, Any]) -> dict[str, str]:
     before, now = (_families(sets[which]) for which in ("_fourth", "_fourth_again"))
     broken = [[name, *_covered(before[name]), *_covered(now[name])] for name in before]
     said = ["families", "rule 5, 80 %", "95 %", "rule 6, 80 %", "95 %"]
-    old, new = (_families(sets[which]) for which in ("_fifth", "_fifth_again"))
-    good = [[name, *_covered(old[name]), *_covered(new[name])] for name in old]
-    first = [sets[which]["parts"]["first meeting"] for which in ("_fifth", "_fifth_again")]
-    good.append(["first meetings", *_covered(first[0]), *_covered(first[1])])
-    these = ["families", "rule 6, 80 %", "95 %", "rule 7, 80 %", "95 %"]
+    good, (old, new) = [], (sets["_fifth_8"][part] for part in ("before", "parts"))
+    for name, of in _families(sets["_fifth_8"]).items():
+        good.append([name, *_covered(old[name]), *_covered(of)])
+    good.append(
+        ["first meetings", *_covered(old["first meeting"]), *_covered(new["first meeting"])]
+    )
+    good.append(
+        ["all", *_covered(old["all"]), *_covered(sets["_fifth_8"]["different"]["intervals"])]
+    )
+    these = ["families", "rule 7, 80 %", "95 %", "rule 8, 80 %", "95 %"]
     return {
         "evidence/sets": table(head, rows, left=2),
         "evidence/good": table(these, good, left=1),
-        "evidence/good-false": _false_rows(sets["_fifth_again"]["different"]["recorded"]),
+        "evidence/good-runs": str(sets["_fifth_8"]["setting"]["runs of each"]),
+        "evidence/good-false": _false_rows(sets["_fifth_8"]["different"]["recorded"]),
+        "evidence/equal-8": _false_runs(sets["_third_8"]["equal"]),
         "evidence/broken": table(said, broken, left=1),
         "evidence/broken-false": _false_rows(sets["_fourth_again"]["different"]["recorded"]),
         "evidence/broken-equal": _false_runs(sets["_fourth_again"]["equal"]),

@@ -33,6 +33,7 @@ _DOCS = (
     "service",
     "security",
     "concurrent",
+    "cluster",
     "gymnasium",
     "sb3",
     "cli",

@@ -7,10 +7,10 @@
 
 The other result files are written by docs/frontier.py, docs/orders.py, docs/coarser.py,
 docs/effect.py, docs/episodes.py, docs/scales.py, docs/sweeps.py, docs/switching.py and
-docs/longer.py, and with --json docs/numbers/NAME.json by speed.py, machines.py, gpu.py, few/run.py,
-few/optimum.py, few/meetings.py, linear/run.py, linear/trial.py, ledger.py, ledger_faults.py,
-evidence.py, feature_evidence.py, evaluation.py, own.py, federated.py, randql.py, larfe.py,
-dimensions.py, knee.py, adversary.py, delays.py, cold.py and service.py of benchmarks/.
+docs/longer.py, and with --json docs/numbers/NAME.json by speed.py, machines.py, cluster.py, gpu.py,
+few/run.py, few/optimum.py, few/meetings.py, linear/run.py, linear/trial.py, ledger.py,
+ledger_faults.py, evidence.py, feature_evidence.py, evaluation.py, own.py, federated.py, randql.py,
+larfe.py, dimensions.py, knee.py, adversary.py, delays.py, cold.py and service.py of benchmarks/.
 """
 
 import argparse

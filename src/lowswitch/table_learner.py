@@ -22,7 +22,7 @@ from lowswitch.kernels.arrays import CELL, ROW, WAITING
 from lowswitch.learner import Batch, Learner, refuse_action
 from lowswitch.learners import Knowledge, ProblemSize, integrity, knowledge_of
 from lowswitch.learners.bounds import Bounds, checked_probability, checked_starts
-from lowswitch.learners.hypotheses import BY_CHOICE
+from lowswitch.learners.hypotheses import BY_PLACE
 from lowswitch.learners.judgement import Judgement, Law
 from lowswitch.learners.knowledge import checked_actions
 from lowswitch.learners.numbers import spec_numbers
@@ -397,7 +397,7 @@ class TableLearner(Learner):
             The posterior of an earlier moment, by default the present one.
         rule
             The version of the rules of evidence, by default the newest one; older records have
-            3 to 6.
+            3 to 7.
         """
         proposal = proposal or self.proposal()
         posterior = posterior or self.posterior()
@@ -405,7 +405,7 @@ class TableLearner(Learner):
             return None
         now, protocol = Law.equal(self.mixture), self._deployed.has_protocol
         new, initial = now.with_rows(proposal.rows), self._knowledge.initial()
-        posterior = dataclasses.replace(posterior, rule=rule or BY_CHOICE)
+        posterior = dataclasses.replace(posterior, rule=rule or BY_PLACE)
         return Judgement(posterior, now, new, initial, protocol=protocol)
 
     def _learn(

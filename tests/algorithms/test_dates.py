@@ -398,7 +398,7 @@ def test_the_console_says_why_nothing_is_proposed(tmp_path):
         assert served.post("/propose", operator, sure="1")[0] == 303
         text = served.page("/proposal", operator)[1]
         assert "The learner would change nothing." in text
-        assert "After 0 episodes the learner did not want to change" in text
+        assert "When 0 cases were learned, the learner would have changed nothing." in text
 
 
 def test_the_console_of_an_open_gate_promises_no_proposal_and_counts_all_dates(tmp_path):

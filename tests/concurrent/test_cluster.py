@@ -15,6 +15,7 @@ import pytest
 import ray
 
 import lowswitch as ls
+from calls import alike, measured, planned, raced, swept
 from conftest import ALGORITHMS, PROBLEMS
 from exam import MACHINES, RULES, StaysOpen, in_turn, same_rounds, same_run, sequential
 from lowswitch import concurrent
@@ -207,27 +208,67 @@ if __name__ == "__main__":
 """
 
 
-def test_a_lost_head_is_an_error_and_the_checkpoint_is_kept(tmp_path):
-    """The cluster has a token, which the driver finds where Ray keeps it."""
-    (tmp_path / ".ray").mkdir()
-    (tmp_path / ".ray" / "auth_token").write_text("0123456789abcdef" * 4)
-    script = tmp_path / "driver.py"
-    script.write_text(HEADLESS)
-    environment = os.environ | {"HOME": str(tmp_path)}
+def driven(script, folder):
+    """What a script prints; its cluster has a token, which it finds where Ray keeps it."""
+    (folder / ".ray").mkdir()
+    (folder / ".ray" / "auth_token").write_text("0123456789abcdef" * 4)
+    (folder / "driver.py").write_text(script)
+    environment = os.environ | {"HOME": str(folder)}
     done = subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, str(folder / "driver.py")],
         env={name: value for name, value in environment.items() if name != "RAY_AUTH_MODE"},
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
     assert "the head of the Ray cluster at" in done.stdout, done.stderr[-3000:]
-    assert "'run.npz' is saved; repeat this call to resume from it False" in done.stdout
     assert done.returncode == 0
+    return done.stdout
+
+
+def test_a_lost_head_is_an_error_and_the_checkpoint_is_kept(tmp_path):
+    printed = driven(HEADLESS, tmp_path)
+    assert "'run.npz' is saved; repeat this call to resume from it False" in printed
     facts, _ = storage.read(tmp_path / "run.npz", "concurrent checkpoint")
     assert facts["setting"]["machines"] == 2
+
+
+HEADLESS_SWEEP = (
+    HEADLESS.partition("def lose_the_head")[0]
+    + """
+def lose_the_head(port):
+    while len(list(pathlib.Path("folder").glob("seed-*"))) < 3:
+        time.sleep(0.1)
+    end(f"--gcs_server_port={port}", "gcs_server")
+
+def slow(state, action, h, random):
+    time.sleep(0.002)
+    return action, float(state)
+
+if __name__ == "__main__":
+    cluster._LOST_SECONDS = 2.0
+    address = start()
+    lose = threading.Thread(target=lose_the_head, args=[address.split(":")[1]], daemon=True)
+    lose.start()
+    slow = ls.envs.Simulator(slow, horizon=4, states=2, actions=2)
+    what = {"episodes": 150, "seeds": 100, "folder": "folder"}
+    try:
+        ls.sweep(slow, ls.q_hoeffding(c=0.05), **what, fleet=concurrent.Ray(address))
+    except concurrent.FleetError as error:
+        import ray
+
+        print(error, ray.is_initialized())
+    end("=" + address)
+"""
+)
+
+
+def test_a_lost_head_ends_a_sweep_with_an_error_and_finished_runs_are_kept(tmp_path):
+    printed = driven(HEADLESS_SWEEP, tmp_path)
+    assert "repeat this call, which resumes from what is kept False" in printed
+    assert 3 <= len(list((tmp_path / "folder").glob("seed-*"))) < 100
 
 
 def interrupt(*_, **__):
@@ -389,6 +430,109 @@ def test_actors_and_a_node_may_go_in_the_middle_of_a_round(open_fleet, connected
     assert opened.lost == 3
     # There is no room for the fifth one, and the others did not wait for it.
     assert sum(worker.up for worker in opened.workers) == CPUS
+
+
+# ---- units of work -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crew(connected):
+    """The workers of the cluster; in the end none of them is busy."""
+    with Ray().crew() as opened:
+        yield opened
+    assert ray.is_initialized()
+    until(lambda: ray.available_resources().get("CPU", 0) >= CPUS)
+
+
+def nap(table, number, seconds=0.0):
+    time.sleep(seconds)
+    table[0] += number  # which changes nothing for other units
+    return os.getpid(), table.sum()
+
+
+def test_every_unit_is_carried_out_by_some_worker(crew):
+    table = np.zeros(10**5)
+    found = dict(crew.each(nap, [(table, number, 0.05) for number in range(40)]))
+    assert sorted(found) == list(range(40))
+    assert len({pid for pid, _ in found.values()}) > 1
+    assert os.getpid() not in {pid for pid, _ in found.values()}
+    assert table.sum() == 0.0
+    assert list(crew.each(nap, [])) == []
+
+
+def die(happened, number, times):
+    """The worker of this unit is killed the first times."""
+    if number == 3 and len(list(happened.iterdir())) < times:
+        (happened / str(time.time_ns())).touch()
+        os.kill(os.getpid(), 9)
+    return number**2
+
+
+def test_the_unit_of_a_killed_worker_is_carried_out_again(crew, tmp_path):
+    found = dict(crew.each(die, [(tmp_path, number, 2) for number in range(8)]))
+    assert found == {number: number**2 for number in range(8)}
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_unit_that_kills_every_worker_is_an_error(crew, tmp_path):
+    with pytest.raises(FleetError, match="lost its worker 4 times .*check the memory"):
+        list(crew.each(die, [(tmp_path, number, 99) for number in range(8)]))
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def refuse(number):
+    raise ArithmeticError(f"{number} is odd")
+
+
+def test_the_error_of_a_unit_is_raised_as_it_is(crew):
+    with pytest.raises(ArithmeticError, match="[13579] is odd"):
+        list(crew.each(refuse, [(1,), (3,)]))
+
+
+def test_what_cannot_be_sent_is_named(crew):
+    with pytest.raises(ValueError, match="lock cannot be sent to another machine"):
+        list(crew.each(nap, [(threading.Lock(), 1)]))
+
+
+def test_units_that_nobody_waits_for_any_more_end(crew):
+    for place, _ in crew.each(nap, [(np.zeros(1), number, 0.5) for number in range(50)]):
+        if place >= 0:
+            break  # the fixture waits until no CPU is busy
+
+
+def test_a_node_may_go_while_it_works(crew, connected):
+    node = connected.add_node(num_cpus=2)
+    until(lambda: ray.cluster_resources().get("CPU", 0) >= CPUS + 2)
+    gone = threading.Thread(
+        target=connected.remove_node, args=(node,), kwargs={"allow_graceful": 0}
+    )
+    found = {}
+    for place, (_, total) in crew.each(nap, [(np.zeros(1), n, 0.3) for n in range(40)]):
+        found[place] = total
+        if len(found) == 3:
+            gone.start()
+    gone.join()
+    assert found == {number: number for number in range(40)}
+    until(lambda: sum(one["Alive"] for one in ray.nodes()) == 3)
+
+
+@pytest.mark.parametrize("work", [swept, raced, planned], ids=lambda work: work.__name__)
+def test_whole_calls_on_a_cluster_are_those_of_one_process(connected, work, tmp_path):
+    alike(work(Ray(), tmp_path), work())
+
+
+def test_the_claims_are_measured_on_a_cluster(connected, tmp_path):
+    alike(measured(Ray(workers=2), tmp_path / "there"), measured(folder=tmp_path / "here"))
+
+
+def test_a_crew_ends_the_connection_that_it_made(tmp_path):
+    code = (
+        "import ray\nfrom lowswitch import concurrent\n"
+        "with concurrent.Ray('local', workers=1).crew() as crew:\n"
+        "    assert dict(crew.each(pow, [(2, 3), (3, 2)])) == {0: 8, 1: 9}\n"
+        "assert not ray.is_initialized()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=120)
 
 
 # ---- whole runs ----------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import lowswitch as ls
-from lowswitch.feature_learner import ContextDriftWarning
-from lowswitch.learners.drift import checks, nothing_seen, watch
+from lowswitch.feature_learner import ContextDriftWarning, FeatureLearner
+from lowswitch.learners.drift import Lost, checks, next_estimate, nothing_seen, watch
 from lowswitch.learners.log_odds import fitted_log_odds, likeliest_log_odds
 from lowswitch.policy.shape import Shape
 from lowswitch.review.proposals import LinearProposal
@@ -189,6 +189,64 @@ def test_moved_dates_by_hand():
     assert ls.parts.Spread().moved(100, 2, 10_000) == (1600, 4900)
     assert ls.parts.Spread(gap=4500).moved(100, 2, 10_000) == (4600, 9100)
     assert ls.parts.Spread().moved(99, 3, 100) == ()
+
+
+def test_losses_are_counted_by_period():
+    """Ten episodes lose 2 each and ten 1 each: 30 in all, 10 of them since the date after ten."""
+    lost = Lost().after(10, 2.0)._replace(newest=0.0).after(20, 1.0)
+    assert lost == Lost(20, 30.0, 10.0)
+    assert not lost.is_much(6)  # 10 is twice the average of 30 / 6, and not more
+    assert lost.is_much(7)
+    assert not lost.is_much(0)
+    assert [next_estimate(told, 1050) for told in (0, 9, 10, 1049)] == [10, 10, 20, 1050]
+    assert next_estimate(3, 50) == 4
+
+
+def jump(rule, *, pieces=(1200,), **options):
+    """A run whose contexts jump after 200 episodes, so that the other action is better."""
+    generator = np.random.default_rng(11)
+    x = generator.normal(size=(1200, 2)) * 0.3 + [1.0, 0.0]
+    x[200:] += [-2.0, 4.0]
+    form = ls.linear(intercept=True, drift="watch", rule=rule, deployments=8, **options)
+    one = FeatureLearner(form, features=2, actions=2, episodes=1200, seed=4)
+    noise, done = generator.normal(size=1200), 0
+    for size in pieces:
+        for begin in range(done, done + size):
+            action = one.policy.act(x[begin], begin).action
+            one.tell(x[begin], action, float(x[begin, 0] * (1 - 2 * action)) + noise[begin])
+        done += size
+        one = FeatureLearner.from_bytes(one.to_bytes())
+    return one
+
+
+def test_a_date_comes_early_where_much_is_lost():
+    """After the jump the deployed policy plays the worse action, and the next date is far away."""
+    with pytest.warns(ContextDriftWarning):
+        before, now = jump(3), jump(4)
+    assert before.drift == now.drift
+    old, new = before._knowledge.spec.dates, now._knowledge.spec.dates
+    past = [date for date in old if date <= now.drift.told]
+    assert list(new[: len(past)]) == past
+    assert new[len(past)] < old[len(past)]
+    assert new[len(past)] % 12 == 0  # a hundredth of the run
+    assert len(new) == len(old) == now.deployments == 8
+    with pytest.warns(ContextDriftWarning):
+        again = jump(4, pieces=(601, 30, 20, 200, 349))
+    assert again.digest() == now.digest()
+
+
+def test_an_early_date_keeps_the_gap():
+    with pytest.warns(ContextDriftWarning):
+        dates = jump(4, schedule="spread/90")._knowledge.spec.dates
+    assert min(np.diff((0, *dates))) >= 90
+
+
+def test_losses_of_a_file_are_checked():
+    one = jump(4, pieces=(100,))
+    facts, arrays = one._state()
+    arrays["lost"] = np.array([1.0, np.nan, 0.0])
+    with pytest.raises(ValueError, match="estimated losses are not three numbers"):
+        FeatureLearner._from_state(facts, arrays, None)
 
 
 def test_false_alarms_are_rare():

@@ -322,7 +322,7 @@ def test_a_budget_is_a_hard_limit_and_the_last_deployment_is_one_greedy_policy(a
         assert made[0].policy.members == 32
 
 
-NEW = {"intercept": True, "link": "auto", "drift": "watch", "rule": 3}  # of `few` by now
+NEW = {"intercept": True, "link": "auto", "drift": "watch", "rule": 4}  # of `few` by now
 
 
 @pytest.mark.parametrize(("rule", "options"), [(1, {}), (2, NEW)])

@@ -12,6 +12,8 @@ from lowswitch.kernels.arrays import Rewards
 from lowswitch.kernels.evidence import is_usual, lifted, size_at, size_evidence
 from lowswitch.kernels.model_draws import (
     doubted,
+    draw_law,
+    draw_pulled,
     draw_some,
     draw_state_reward,
     draw_unseen,
@@ -22,9 +24,11 @@ from lowswitch.learners.hypotheses import (
     BY_CHOICE,
     BY_DOUBT,
     BY_LIFT,
+    BY_PLACE,
     BY_WORTH,
     Weighed,
     chosen_rows,
+    good_places,
     reward_priors,
     shared_doubts,
     weighed,
@@ -385,3 +389,169 @@ def test_a_policy_that_plays_two_good_actions_of_a_state_says_nothing_of_the_oth
         far[rule] = sum(found.shares * [abs(one.lift) >= 2 for one in found.beliefs])
     assert far[BY_LIFT] < 0.2
     assert far[BY_CHOICE] == pytest.approx(6 / 9, abs=0.02)
+
+
+# ---- where unusual actions lead ------------------------------------------------------------------
+
+
+def climbed(unusual, *, episodes=60, tried=12, given=True):
+    """A learner that was told of a ladder of six rungs, where higher ones pay more.
+
+    Action 0 was usual and climbs. The episodes numbered below `tried` give action 1 at every step,
+    which leads to the rung `unusual(x)`.
+    """
+    few = ls.few(deployments=3, asked=True, members=8, trial=None)
+    initial = {"initial": np.zeros((4, 6), dtype=int)} if given else {}
+    size = {"horizon": 4, "states": 6, "actions": 2, "episodes": 1000}
+    learner = ls.Learner(few, **size, gate="review", **initial)
+    for k in range(episodes):
+        action, states = int(k < tried), [k % 6]
+        for _ in range(3):
+            x = states[-1]
+            states.append(unusual(x) if action else min(5, x + 1))
+        learner.tell(states, [action] * 4, np.array(states) / 5, off_policy=True)
+    return learner
+
+
+def mean_pull(learner, rule=BY_PLACE):
+    """How much likelier the best rung is than the worst after an unusual action, on average."""
+    found = weighed(learner.posterior().spec, learner.posterior().seen, rule)
+    pulls = [
+        math.log(one.pull[0, 5] / one.pull[0, 0]) if len(one.pull) else 0.0 for one in found.beliefs
+    ]
+    return float(sum(found.shares * pulls))
+
+
+def test_the_data_say_where_unusual_actions_lead():
+    down, up = climbed(lambda x: max(0, x - 3)), climbed(lambda x: min(5, x + 3))
+    assert mean_pull(down) < -4.0
+    assert mean_pull(up) > 2.0
+    assert mean_pull(climbed(lambda x: 0, tried=0)) == pytest.approx(-2.5, abs=2.0)  # the prior's
+    assert mean_pull(down, BY_CHOICE) == 0.0  # older rules know of no pull
+    assert mean_pull(climbed(lambda x: 0, given=False)) == 0.0  # nobody chose the first policy
+
+
+def test_nothing_pulls_in_one_step():
+    posterior = told_usual(0.5, 0.5).posterior()
+    seen = posterior.seen._replace(chosen=np.zeros((1, 4), dtype=int))
+    found = weighed(posterior.spec, seen, BY_PLACE)
+    assert not any(len(one.pull) for one in found.beliefs)
+
+
+def test_a_chosen_policy_has_the_values_of_the_mean_model():
+    """After 600 episodes the mean model is near the truth: places are ordered as the rungs are."""
+    learner = climbed(lambda x: 0, episodes=600, tried=0)
+    spec, seen = learner.posterior().spec, learner.posterior().seen
+    policy, belief = np.zeros((4, 6), dtype=int), seen.belief._replace(hopeful=False)
+    rungs = np.arange(6)
+    true = sum(np.minimum(5, rungs + h) for h in range(4)) / 5
+    assert hypotheses.values_of(spec, belief, policy)[0] == pytest.approx(true, abs=0.1)
+    good = good_places(spec, belief, policy)
+    assert (np.diff(good[:3]) >= 0).all()
+    assert good[:3].mean(axis=1) == pytest.approx(0.0, abs=1e-9)
+    assert good[:3].std(axis=1) == pytest.approx(1.0)
+    assert not good[3].any()  # nothing follows the last step
+
+
+def test_how_much_likelier_a_state_is_by_hand():
+    """Of three states one has a pull of 4 and two of 1. Among two successors these have the odds 4
+    c and c, with 4 c / (1 + 4 c) + 2 c / (1 + c) = 2, so c = (1 + sqrt(3)) / 2.
+    """
+    table = hypotheses.likelier(3, np.array([[4.0, 1.0, 1.0]]), 3)[0]
+    c = (1 + math.sqrt(3)) / 2
+    expected = [4 * c / (1 + 4 * c) * 3 / 2, *[c / (1 + c) * 3 / 2] * 2]
+    assert np.exp(table[1]) == pytest.approx(expected)
+    assert table[2].tolist() == [0.0, 0.0, 0.0]  # all three are successors
+    assert not hypotheses.likelier(3, np.ones((1, 3)), 3).round(9).any()
+
+
+def test_the_evidence_of_a_pull_by_hand():
+    """In one of two states, action 0 was chosen and led three times to state 0 and once to 1; the
+    other action led once to state 1. With alike actions of the mass 2 and a mass of 2 in all, its
+    prior is 2 (3 + 1, 1 + 1) / 6 = (4/3, 2/3). A pull of (1/2, 3/2) makes it (2/3, 1) 2 / (5/3), so
+    that the probability of state 1 grows from 1/3 to 3/5. Nothing is said of the chosen action.
+    """
+    learner = climbed(lambda x: 0, tried=0)
+    posterior = learner.posterior()
+    laws = posterior.seen.apart._replace(
+        stride=0,
+        offsets=np.array([0, 2, 3, 3, 3]),
+        states=np.array([0, 1, 1]),
+        counts=np.array([3.0, 1.0, 1.0]),
+        n=np.array([4.0, 1.0, 0.0, 0.0]),
+        all_offsets=np.array([0, 2, 2]),
+        all_states=np.array([0, 1]),
+        all_counts=np.array([3.0, 2.0]),
+        all_n=np.array([5.0, 0.0]),
+    )
+    belief = posterior.seen.belief._replace(
+        laws=laws,
+        mass=2.0,
+        alike=2.0,
+        pull=np.array([[0.5, 1.5]]),
+        led=np.array([True, False, True, False]),
+    )
+    spec, table = posterior.spec._replace(S=2, A=2), np.zeros((1, 2, 2))
+    found = hypotheses.pull_evidence(spec, belief, laws.n, table)
+    assert found == pytest.approx(math.log((3 / 5) / (1 / 3)))
+    half = hypotheses.pull_evidence(spec, belief, laws.n / 2, table)  # half of it is other steps'
+    assert half == pytest.approx(found / 2)
+    counter, drawn = np.zeros(1, dtype=np.uint64), fresh_drawn(spec, laws)
+    weights = []
+    for i in range(4000):
+        counter[0], room = 0, np.zeros(2)
+        draw_law(spec, belief, 1, drawn, np.uint64(i), counter, room)
+        here = slice(drawn.starts[1], drawn.starts[2])
+        weights.append(drawn.weights[here][drawn.states[here] == 1].sum())
+        assert not room.any()
+    assert np.mean(weights) == pytest.approx((2 * 3 / 5 + 1) / 3, abs=0.02)  # five standard errors
+
+
+def test_pulled_successors_are_drawn_by_their_pull():
+    """One of three unseen states, which have the pulls 1, 2 and 1, in 4,000 draws; then all."""
+    posterior = climbed(lambda x: 0, tried=0).posterior()
+    spec, pull = posterior.spec._replace(S=4), np.array([1.0, 9.0, 2.0, 1.0])
+    drawn, counted = fresh_drawn(posterior.spec, posterior.seen.apart), np.zeros(4)
+    counter = np.zeros(1, dtype=np.uint64)
+    for i in range(4000):
+        drawn.sizes[0], counter[0], seen = 0, 0, np.array([0.0, 2.0, 0.0, 0.0])
+        draw_pulled(spec, 0, 1.0, 1, pull, drawn, np.uint64(i), counter, seen)
+        counted[drawn.states[0]] += 1
+    assert counted[1] == 0
+    assert counted[[0, 2, 3]] == pytest.approx([1000, 2000, 1000], abs=160)
+    drawn.sizes[0], seen = 0, np.array([0.0, 2.0, 0.0, 0.0])
+    draw_pulled(spec, 0, 1.0, 3, pull, drawn, np.uint64(1), counter, seen)
+    assert sorted(drawn.states[:3].tolist()) == [0, 2, 3]
+
+
+def test_large_problems_and_laws_by_step_have_their_own_pulls(monkeypatch):
+    learner = climbed(lambda x: 0)
+    posterior = learner.posterior()
+    for belief in weighed(posterior.spec, posterior.seen, BY_PLACE).beliefs:
+        steps = 4 if belief.laws.stride else 1
+        assert len(belief.pull) in (0, steps)
+        assert len(belief.led) in (0, steps * 12)
+    monkeypatch.setattr("lowswitch.learners.hypotheses.LARGE", 48)
+    found = weighed(posterior.spec, posterior.seen, BY_PLACE)
+    assert not any(len(one.pull) for one in found.beliefs)
+
+
+def test_a_first_proposal_may_lose_where_the_policy_in_use_leads_to_good_places():
+    """Everybody climbed so far, and the other action falls to the ground. By rule 7 the truth lies
+    below the whole interval, because an unknown action leads to any rung.
+    """
+    learner = climbed(lambda x: 0, tried=0)
+    laws = np.zeros((6, 2, 6))
+    laws[np.arange(6), 0, np.minimum(5, np.arange(6) + 1)] = laws[:, 1, 0] = 1.0
+    rewards = np.repeat(np.arange(6)[:, None] / 5, 2, axis=1)
+    mdp = ls.TabularMDP(laws, rewards, start=np.full(6, 1 / 6), horizon=4)
+    proposal = learner.propose()
+    new = learner.mixture.copy()
+    for row in proposal.rows:
+        new[:, row.step, row.state] = row.proposed
+    true = mdp.evaluate(new) - mdp.evaluate(learner.mixture)
+    before, now = (
+        learner.evidence(proposal, rule=rule).worth().change for rule in (BY_CHOICE, BY_PLACE)
+    )
+    assert true < before.within_95[0]
+    assert now.within_95[0] < true < now.within_95[1]

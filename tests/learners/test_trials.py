@@ -211,6 +211,87 @@ def test_what_a_board_left_of_a_proposal_may_not_break_the_floor():
     assert learner.deployed.share > 0.5
 
 
+def test_what_must_always_be_possible_is_told_where_it_breaks_the_floor():
+    """The trial of the new protocol beside the initial policy has 5 of 8 members, one too many. It
+    can be installed all the same, as by a rollback, and a smaller trial keeps the floor.
+    """
+    learner = at_a_floor()
+    learner.approve()
+    assert learner.floor_warning() is None
+    law = learner.mixture.copy()
+    law[(law == law[0]).all(axis=(1, 2))] = 0
+    assert "a trial of at most share=0.5 would keep it" in learner.floor_warning(law)
+    learner.install(law)
+    assert learner.deployed.share == 0.625
+    assert learner.floor_warning().startswith("this would earn less than 0.5 of the initial")
+    learner.cap_trial(0.5)
+    assert learner.floor_warning() is None
+
+
+def test_a_veto_is_told_where_it_breaks_the_floor():
+    """The protocol earns 0.2 and 0.8. Everybody gets an action that pays nothing instead."""
+    few = ls.few(deployments_at=(20, 60, 90), members=8, trial=0.0, floor=0.9)
+    size = {"horizon": 1, "states": 2, "actions": 3, "episodes": 100}
+    learner = ls.Learner(few, **size, initial=np.zeros((1, 2), dtype=int), gate="review")
+    for action in (0, 1, 2) * 6:
+        learner.tell([0], [action], [(0.4, 0.9, 0.0)[action]], off_policy=True)
+        learner.tell([1], [action], [(0.4, 0.9, 0.0)[action]], off_policy=True)
+    learner.install(np.ones((1, 2), dtype=int))
+    assert learner.floor_warning() is None
+    learner.forbid([(0, 0), (0, 1)], [1], instead=2)
+    assert "its protocol alone; another version may keep it" in learner.floor_warning()
+
+
+def test_without_a_floor_nothing_is_told():
+    few = ls.few(deployments=3, members=8, trial=0.5)
+    assert ls.Learner(few, **SIZE, initial=np.zeros((3, 4), dtype=int)).floor_warning() is None
+    assert ls.Learner(ls.q_hoeffding(), **SIZE).floor_warning() is None
+
+
+@pytest.mark.parametrize("seed", [42, 58])
+def test_a_floor_never_brings_a_forbidden_action_back(seed):
+    """The initial action of the last state is forbidden. A protocol below the floor is replaced by
+    the initial policy, which was proposed with that action by these seeds.
+    """
+    few = ls.few(deployments_at=range(20, 200, 20), members=8, trial=0.5, floor=0.99)
+    size = {"horizon": 1, "states": 3, "actions": 3, "episodes": 200}
+    first = np.zeros((1, 3), dtype=int)
+    learner = ls.Learner(few, **size, initial=first, gate="review", seed=seed)
+    generator = np.random.default_rng(seed)
+    while learner.told < 195:
+        if (proposal := learner.proposal()) is not None:
+            assert not any(0 in row.proposed for row in proposal.rows if row.row == (0, 2))
+            learner.approve()
+        if learner.told == 30:
+            learner.forbid([(0, 2)], [0], instead=1)
+        state = learner.told % 3
+        action = learner.policy[0, state]
+        if generator.random() < 0.4:
+            action = int(generator.choice(np.flatnonzero(learner.actions_allowed[0, state])))
+        paid = float(generator.random() < (0.5, 0.56, 0.3)[action])
+        learner.tell([state], [action], [paid], off_policy=True)
+    assert (learner.mixture[:, 0, 2] != 0).all()
+
+
+def test_a_floor_compares_with_what_a_veto_left_of_the_initial_policy():
+    """The initial policy earns 0.9 in both states. Its action is forbidden in one of them, where
+    nothing else earns more than 0.2. A better action in the other state may be approved.
+    """
+    few = ls.few(deployments_at=(60, 90), members=8, trial=0.0, floor=0.9)
+    size = {"horizon": 1, "states": 2, "actions": 3, "episodes": 100}
+    learner = ls.Learner(few, **size, initial=np.zeros((1, 2), dtype=int), gate="review")
+    learner.forbid([(0, 1)], [0], instead=2)
+    for k in range(60):
+        state, action = k % 2, (1 + k // 2 % 2)
+        action -= state == 0 and action == 2
+        paid = ((0.5, 0.9, 0.0), (0.9, 0.2, 0.2))[state][action]
+        learner.tell([state], [action], [paid], off_policy=True)
+    assert learner.proposal().rows[0].row == (0, 0)
+    learner.approve()
+    assert learner.policy[0].tolist()[0] == 1
+    assert learner.floor_warning() is None
+
+
 def test_a_floor_holds_in_every_deployment_of_a_run():
     """The initial policy is optimal, so that every trial costs. The floor is a statement about
     the posterior that may fail in one of ten deployments; here it holds in all of 24 (seeds 0 to

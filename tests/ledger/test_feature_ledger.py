@@ -114,7 +114,7 @@ def test_a_run_from_its_first_ticket_to_its_audit(problem, tmp_path):
         elif k % 11 == 0:
             ledger.missing(issued.ticket, "moved away", by="office")
             outside.settle(k, None)
-            with pytest.raises(ExpiredError, match="an operator can enter it with amend"):
+            with pytest.raises(ExpiredError, match="the trial office can enter it"):
                 ledger.tell(issued.ticket, *report)
         else:
             told = ledger.tell(issued.ticket, contexts, None if k % 2 else actions, rewards)

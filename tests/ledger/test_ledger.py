@@ -718,3 +718,26 @@ def test_what_was_never_tried_may_be_worth_anything_in_the_units_of_the_run(tmp_
     for step, side in never:
         assert side["bounds"] == [-1.0 * (H - step), 3.0 * (H - step)]
     assert ledger.verify().whole  # what is on record stays as it was
+
+
+def test_requests_that_look_the_same_are_found_for_each_site(address):
+    with made(address) as ledger:
+        ledger.ask_many("here", ["p1", "P1 ", "p2"])
+        ledger.ask("there", "p1")
+        found = ledger.look_alikes()
+        assert [[one.request for one in some] for some in found] == [["p1", "P1 "]]
+        assert ledger.look_alikes(0) == []
+
+
+def test_a_contradiction_can_be_dismissed_after_something_else_was_corrected(address):
+    with made(address) as ledger:
+        ticket = ledger.ask("here", "r1").ticket
+        ledger.tell(ticket, [0, 0, 0], None, [0, 0, 0])
+        with pytest.raises(ConflictError):
+            ledger.tell(ticket, [0, 0, 0], None, [0, 0, 1])
+        ledger.dismiss(ticket, "looked up", by="office", unlikely=True)
+        ledger.amend(ticket, [0, 0, 0], None, [1, 0, 0], by="office", reason="a slip")
+        ledger.dismiss(ticket, "settled", by="office")
+        with pytest.raises(LedgerError, match="no report waits that contradicts"):
+            ledger.dismiss(ticket, "again", by="office")
+        assert ledger.verify().whole

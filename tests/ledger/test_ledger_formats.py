@@ -16,6 +16,7 @@ import pytest
 
 import lowswitch as ls
 from ledgers import FOLDER, approve, episode, made, play, stored_again, tables
+from lowswitch.cli.commands import main
 from lowswitch.feature_learner import FeatureLearner
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.events import NEWEST
@@ -68,6 +69,42 @@ def test_a_recorded_approval_stays_though_it_would_be_refused_today(tmp_path):
         assert ledger.status().head == events[place - 1]["hash"]
         ledger.approve(seen, part="trial", share=0.5, **who)
         assert ledger._ready().learner.deployed.share == 0.5
+
+
+def test_a_rollback_below_the_floor_is_told_and_not_refused(tmp_path, capsys):
+    """Version 3 had the trial alone, beside an initial policy that earns a quarter of the present
+    protocol. Its trial may have half of the cases today.
+    """
+    events = [json.loads(line) for line in (FOLDER / "lift-rule.jsonl").read_text().splitlines()]
+    (place,) = [i for i, one in enumerate(events) if one.get("kind") == "rolled_back"]
+    stored_again(tmp_path / "cut.db", events[:place]).close()
+    command = ["ledger", "rollback", str(tmp_path / "cut.db"), "--version", "3", "--by", "office"]
+    with ls.ledger.Ledger.open(tmp_path / "cut.db") as ledger:
+        assert [ledger.floor_warning(version) for version in (None, 1, 2, 4)] == [None] * 4
+        assert "a trial of at most share=0.5 would keep it" in ledger.floor_warning(3)
+        with pytest.raises(LedgerError, match="there is no version 9"):
+            ledger.floor_warning(9)
+    assert main([*command, "--reason", "adverse events"]) == 0
+    assert "note: by today's reports this would earn less than 0.5" in capsys.readouterr().err
+    with ls.ledger.Ledger.open(tmp_path / "cut.db") as ledger:
+        assert ledger.version == 5
+        assert ledger.floor_warning() == ledger.floor_warning(3)
+        ledger.cap_trial(0.5, by="office", reason="the floor")
+        assert ledger.floor_warning() is None
+
+
+def test_a_proposal_of_rule_7_is_replayed_by_it(tmp_path):
+    """The newest rule would have stated another gain, because the first policy was chosen."""
+    *events, _ = map(json.loads, (FOLDER / "choice-rule.jsonl").read_text().splitlines())
+    (place,) = [i for i, one in enumerate(events) if one.get("kind") == "proposed"]
+    recorded = events[place]["payload"]
+    assert recorded["rule"] == 7
+    worths = {}
+    for rule in (7, 8):
+        ledger = stored_again(tmp_path / f"{rule}.db", events[:place])
+        worths[rule] = ledger._ready().proposal_payload(rule=rule)["worth"]
+    assert worths[7] == recorded["worth"]
+    assert worths[8] != recorded["worth"]
 
 
 def test_there_is_one_for_each_format():

@@ -215,5 +215,6 @@ def test_names_and_words_are_recorded_only_where_they_are_given(tmp_path):
         assert again.terms.word("state") == "state"
     assert "words" not in made(tmp_path / "plain.db").terms.to_payload()
     ledger.freeze(by="Ms Okafor", reason="two adverse events")
-    with pytest.raises(LedgerError, match="Ms Okafor paused this run on .* No new patient"):
+    stops = "Ms Okafor paused this run on .* Until the run resumes, no patient can be enrolled"
+    with pytest.raises(LedgerError, match=stops):
         ledger.ask("north", "case 1")

@@ -76,7 +76,9 @@ def by_page(served, role, action, body):
     if status == 303:
         return (200, "")
     said = re.search(r'<p( class="wrong" role="alert")?>(.*?)</p>', text.decode(), re.DOTALL)
-    wrong = re.search(r'<p class="wrong" role="alert">(.*?)</p>', text.decode(), re.DOTALL)
+    wrong = re.search(
+        r'<p class="wrong" role="alert" id="wrong">(.*?)</p>', text.decode(), re.DOTALL
+    )
     words = html.unescape(wrong[1] if wrong else said[2])
     return (status, words[:1].lower() + words[1:].removesuffix("."))  # a page has whole sentences
 

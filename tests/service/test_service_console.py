@@ -176,8 +176,8 @@ def test_a_limit_that_cannot_be_met_is_said_before_confirming(tmp_path):
         view, session = records(served.ledger), served.login("reviewer")
         text = limited(served, session, view, "approve all", "10")[1]
         assert (
-            "The trial has 4 groups, each with 6.2 % of new patients. The limit of 10 % leaves room"
-            " for 1; the other 3 stop." in text
+            "The proposed trial has 4 groups, each with 6.2 % of new patients. The limit of 10 %"
+            " leaves room for 1; the other 3 do not begin." in text
         )
         assert re.search(
             r"<h1>Approve \d changes and the trial for 6 % of new patients\?</h1>", text
@@ -235,7 +235,7 @@ def test_a_rollback_keeps_what_a_veto_forbids_out_and_restores_the_rest(tmp_path
         assert "Version 2 is already deployed, except for what was forbidden since." in text
         ledger.rollback(1, by="office", reason="an alarm")
         served.post("/freeze", session, reason="an alarm")
-        assert "Vetoes, rollbacks and the end of a trial are still possible" in plain(
+        assert "It is still possible to forbid treatments, to put an earlier version back" in plain(
             served.page("/", session)[1].encode()
         )
         place = f"{WARD['states'][x]}, {WARD['steps'][h]}"
@@ -283,7 +283,7 @@ def test_what_was_postponed_is_counted_alike_and_not_called_rejected(tmp_path):
         assert "by your decision alone: a reviewer may postpone" in text  # two approve
         served.post("/decide", session, **given, reason="minutes 9", **SURE)
         assert ledger.proposal() is None
-        assert served.page("/map", session)[1].count("<sup>H</sup>") == len(changes) + 1
+        assert served.page("/map", session)[1].count("<sup>H</sup>") == len(view.rows) + 1
         audit = served.page("/audit?kind=rejected&search=minutes 9".replace(" ", "+"), session)[1]
         (said,) = re.findall(r'<div class="small">(finding.*?)</div>', audit)
         assert said.endswith("the proposed trial")
@@ -296,15 +296,25 @@ def test_what_was_postponed_is_counted_alike_and_not_called_rejected(tmp_path):
         assert "Meanwhile the reviewer postponed on" in late
 
 
-def test_the_cost_of_a_trial_is_told_only_against_the_protocol_it_was_estimated_with(tmp_path):
+def test_the_cost_of_a_trial_is_told_against_the_protocol_after_the_decision(tmp_path):
     with Served(tmp_path, **TRIAL) as served:
         view, session = records(served.ledger), served.login("reviewer")
         text = limited(served, session, view, "approve all", "")[1]
         assert "compared with the protocol after this decision" in text
-        for decision, share in (("approve trial", ""), ("approve all", "7")):
+        terms, part = served.ledger.terms, {"part": "trial"}
+        for decision, share, limits in (
+            ("approve trial", "", part),
+            ("approve all", "7", {"share": 0.07}),
+            ("approve protocol", "", {"part": "protocol"}),
+        ):
             text = limited(served, session, view, decision, share)[1]
-            assert "What the trial costs:" not in text
-            assert "What this trial costs is not known" in text
+            worth = served.ledger.worth(**limits)
+            assert ("trial" in worth) == (decision != "approve protocol")  # none runs so far
+            if "trial" in worth:
+                cost = phrases.more(worth["trial"]["mean"], terms)
+                said = plain(text)
+                assert f"{cost} in it, compared with the protocol after this decision" in said
+                assert f"those in the trial: {phrases.gain_words(worth['change'], terms)}" in said
         page = served.page("/proposal", session)[1]
         assert "compared with the proposed protocol" in page
         known = served.ledger.worth()
@@ -312,9 +322,10 @@ def test_the_cost_of_a_trial_is_told_only_against_the_protocol_it_was_estimated_
         status = plain(served.page("/", session)[1])
         assert f"for patients outside the trial: {both[0]}" in status
         assert f"With the proposed trial, over all patients: {both[1]}." in status
-        assert "no report is taken (sites keep theirs and send them later)" in status
+        assert "no report can be sent, settled or corrected" in status
+        assert "Sites keep their reports and send them later." in status
         assert f"together: {both[0]}" in plain(page)
-        assert f"with the proposed trial, over all patients: {both[1]}" in plain(page)
+        assert f"with the proposed trial, and compared with version 1: {both[1]}" in plain(page)
         for column in ("Gain per 100", "interval", "How sure"):  # by the newest rule
             assert column in page[page.index("<thead>") : page.index("</thead>")]
 

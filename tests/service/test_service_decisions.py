@@ -195,7 +195,8 @@ def test_a_request_that_came_while_somebody_read_is_shown_first(clinic, same):
     assert len(ledger.motions()) == 2
     page = plain(clinic.page("/", vega)[1])
     assert ("Is the same as" if same else "Contradicts") + " Dr Roth's request: approve 1" in page
-    assert "Waiting for your agreement" in page
+    assert "Waiting for reviewers" in page  # one of the two requests is her own
+    assert "You agree already; 1 more reviewer must agree, too." in page
 
 
 def test_a_late_agreement_says_what_became_of_the_request(clinic):
@@ -589,7 +590,7 @@ def test_a_part_of_the_changes_says_how_its_trial_differs_from_the_proposal_page
     )
     assert here != there
     said, *sides = approvals._other_trial(known, some)
-    assert "there the present trial goes on" in said
+    assert "some changes stay undecided, where the present trial goes on" in said
     assert [one.partition(":")[0] for one in sides] == ["Only here", "Only on the proposal page"]
     assert approvals._other_trial(known, effects.whole(known.view)) == []
 
@@ -654,10 +655,11 @@ def test_a_smaller_trial_says_which_alternatives_stop(clinic):
     given = {"proposal": known.view.hash, "row": [key(row)], "decision": "approve selected"}
     page = plain(clinic.post("/decide", session, **given, share="5")[2])
     decision = {"rows": [[row["step"], row["state"]]], "part": "protocol"}
-    before, after = (effects.law_after(known, decision | more) for more in ({}, {"share": 0.05}))
-    gone = effects.stopped(before, after)
+    gone = effects.stopped(known.policies, effects.law_after(known, decision | {"share": 0.05}))
     assert gone
-    assert f"stop. No longer given: {phrases.actions_words(known.terms, gone)}." in page
+    words = phrases.actions_words(known.terms, gone)
+    assert "% leaves room for 1; the other 4 stop." in page
+    assert f"The trial of today gives this, and nobody will: {words}." in page
     assert "otherwise as it is" not in page
 
 
@@ -876,5 +878,8 @@ def test_letters_of_a_figure_stand_apart_and_inside():
     assert [y for _, y, _ in found] == [12, 12, 25, 38]  # those that are close, one below the other
     assert max(x for x, _, _ in found) <= 640 - 4.5
     assert ">1</text>" in drawn
-    crowd = [(100, letter) for letter in "AVLAVL"]
-    assert re.findall(pattern, str(figures.story(spans, crowd, 100)))[-1][2] == "…"
+    crowd = [(100, letter) for letter in "AVLPREAVLA"]
+    drawn = str(figures.story(spans, crowd, 100))
+    assert [one[2] for one in re.findall(pattern, drawn)] == list("AVLPREA")
+    assert drawn.count('class="sign"') == 8
+    assert ">+3</text>" in drawn

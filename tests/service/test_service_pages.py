@@ -1,6 +1,7 @@
 """The console, as its pages are sent and as a real Chromium shows them."""
 
 import dataclasses
+import html
 import itertools
 import json
 import re
@@ -116,7 +117,7 @@ def test_the_journal_counts_what_the_events_say(tmp_path):
         for version, totals in expected.items()
     }
     assert [mark.seq for mark in journal.versions()] == [one.event for one in ledger.versions()]
-    assert journal.sites["late"].reports == 1
+    assert journal.sites["late"].reports == 2  # one of them late
     proposed = ledger.proposals()[0]
     assert why_now(journal, proposed, ledger.terms) != ""
     assert why_now(Journal(journal.reader), proposed, ledger.terms) == ""  # nothing read yet
@@ -398,7 +399,7 @@ def test_a_treatment_is_forbidden_everywhere_at_once(tmp_path):
         assert every in served.page("/forbid?rows=all", session)[1]
         both = {"row": "all", "action": ["watch", "surgery"]}
         status, _, body = served.post("/forbid", session, **both)
-        assert (status, "in the same places" in body.decode()) == (422, True)
+        assert (status, "everywhere in one step" in body.decode()) == (422, True)
         recall = {"row": "all", "action": "surgery", "reason": "recall", **SURE}
         assert served.post("/forbid", session, **recall)[0] == 303
         assert not ledger.actions_allowed[:, :, 1].any()
@@ -540,6 +541,42 @@ def test_the_audit_is_filtered_by_person_and_day(served):
         )
     assert "No event fits." in served.page("/audit?since=2099-01-01", session)[1]
     assert "No event fits." not in served.page("/audit?until=2099-01-01", session)[1]
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("since=01.10.2026", "From day: '01.10.2026' is not a day; write year, month and day"),
+        ("until=19.11.2026", "To day: '19.11.2026' is not a day"),
+        ("since=yesterday", "From day: 'yesterday' is not a day"),
+        ("until=2026-13-45", "To day: '2026-13-45' is not a day"),
+        ("until=2026-02-29&kind=access", "To day: '2026-02-29' is not a day"),
+        ("since=2026-02-02&until=2026-02-01", "From day: 2026-02-02 is after 2026-02-01"),
+    ],
+)
+def test_a_day_that_cannot_be_read_is_refused(served, query, says):
+    status, text = served.page(f"/audit?{query}", served.login("auditor"))
+    text = html.unescape(text)
+    assert (status, f'id="wrong">{says}' in text) == (422, True)
+    assert "<strong>proposal asked for</strong>" not in text
+    assert "No event fits." not in text
+    assert f'value="{query.partition("=")[2].partition("&")[0]}"' in text
+
+
+def test_a_day_may_lack_its_zeros(served):
+    session = served.login("auditor")
+    page = served.page("/audit?since=2000-1-2&until=2099-8-27", session)[1]
+    assert "<p>Only events that fit: from 2000-01-02; to 2099-08-27.</p>" in page
+    assert "<strong>proposal asked for</strong>" in page
+    assert "No event fits." in served.page("/audit?until=2000-8-3", session)[1]
+
+
+def test_a_filter_that_stops_early_says_so(served, monkeypatch):
+    monkeypatch.setattr(display, "_PIECE", 2)
+    monkeypatch.setattr(display, "_MOST_PIECES", 1)
+    page = served.page("/audit?person=nobody", served.login("auditor"))[1]
+    assert "on were looked through. <a" in page
+    assert "No event fits." not in page
 
 
 def test_no_page_of_a_large_run_is_large(tmp_path, monkeypatch):

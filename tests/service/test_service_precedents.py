@@ -60,7 +60,9 @@ def test_what_is_asked_for_explicitly_is_proposed_at_once(ward):
     ledger, session = ward.ledger, ward.login("reviewer")
     view = ledger.proposal()
     page = sheet_of(ward, session, "postpone all")
-    assert "The learner proposes no change there until" in page
+    held = len(view.rows)
+    assert f"of the trial in {held} places, where you postpone the changes" in page
+    assert f"Held back are 0 of 6 places now, and {held} after this." in page
     ledger.reject(view, by="Dr Roth", reason="open reports first")
     assert ledger.propose(by="office") is None
     status, _, body = ward.post("/propose", session, held="1", sure="1")

@@ -70,6 +70,7 @@ TABLE = {
     "GET /timeline": READ,
     "GET /audit": READ,
     "GET /difference": READ,
+    "GET /audit.csv": READ,
     "GET /export": READ,
     "GET /roles": READ,
     "GET /tokens": {Op, A},

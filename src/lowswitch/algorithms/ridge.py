@@ -34,7 +34,7 @@ Draws = Literal["plain", "optimistic"]
 Spent = Literal["budget"]
 Link = Literal["linear", "auto"]
 Drift = Literal["ignore", "watch"]
-RULE = 3  # the newest version of the rules of learners with features
+RULE = 4  # the newest version of the rules of learners with features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,9 @@ class Ridge:
         are 0 or 1.
     drift
         "watch" tests whether the contexts drift during the run, reports it, and then moves the
-        remaining dates of a `Spread`.
+        remaining dates of a `Spread`. In problems of one step with linear rewards and no trial, the
+        next date then comes as soon as the estimated loss since the last one exceeds twice the
+        average loss per deployment so far.
     trial
         As in `LearnedPosterior`. A protocol needs an initial policy that is one function, and
         problems of one step; elsewhere "auto" has none.
@@ -69,7 +71,8 @@ class Ridge:
         share of a trial is chosen as for tables. By 2 the penalty is the one of features with the
         mean 0 and the deviation 1, as far as the data tell, and the share follows what a trial is
         expected to teach. By 3 the penalty of log-odds is the one that explains the rewards best,
-        and at most `ridge`.
+        and at most `ridge`. By 4 a date comes early if the contexts have moved and the deployed
+        policy seems to lose much.
     """
 
     members: int = 32

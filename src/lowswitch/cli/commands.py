@@ -206,6 +206,7 @@ def concurrent(options: argparse.Namespace) -> None:
         help="Race this algorithm instead of the portfolio; may be given several times.",
     ),
     *arguments("--budget", "--stationary", "--threads", "--json"),
+    argument("--fleet", help=runs.FLEET),
     argument("--out", default="lowswitch-frontier", metavar="DIR"),
 )
 def frontier(options: argparse.Namespace) -> None:
@@ -224,6 +225,7 @@ def frontier(options: argparse.Namespace) -> None:
         folder=folder,
         threads=options.threads,
         name=mdp.name,
+        fleet=runs.fleet_of(options),
     )
     for ending in ("png", "svg"):
         result.plot(folder / f"frontier.{ending}")
@@ -245,6 +247,7 @@ def frontier(options: argparse.Namespace) -> None:
     *arguments("--initial", "--actions", "--never", "--present-reward"),
     argument("--problems", default=40),
     argument("--json"),
+    argument("--fleet", help=runs.FLEET),
     argument("--out", default="lowswitch-plan", metavar="DIR"),
 )
 def plan(options: argparse.Namespace) -> None:
@@ -268,6 +271,7 @@ def plan(options: argparse.Namespace) -> None:
         present_reward=options.present_reward,
         problems=options.problems,
         folder=folder,
+        fleet=runs.fleet_of(options),
     )
     result.plot(folder / "plan.png")
     result.save(folder / "plan.json")
@@ -424,6 +428,7 @@ def _options(function: Callable[..., Any], shown: Collection[str]) -> str:
     OneOf(arguments("--quick", "--full"), required=False),
     argument("--out", default="lowswitch-reproduce", metavar="DIR"),
     argument("--only", action="append", default=[]),
+    argument("--fleet", help=runs.FLEET),
 )
 def reproduce(options: argparse.Namespace) -> None:
     """Measure the paper claim by claim: one page with figures, numbers and verdicts."""
@@ -449,6 +454,7 @@ def reproduce(options: argparse.Namespace) -> None:
         effort=claims.FULL if options.full else claims.QUICK,
         only=options.only,
         measured=report_section,
+        fleet=runs.fleet_of(options),
     )
     findings = [finding for section in sections for finding in section.findings]
     took = time.perf_counter() - begin

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import closing, nullcontext
@@ -334,6 +335,13 @@ def _pairs(given: str | None) -> dict[str, str]:
 @_command()
 def status(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Say where the run stands."""
+    return _standing(ledger)
+
+
+def _standing(ledger: Ledger) -> Any:
+    """The status of a run, after a note if its deployment lies below the floor."""
+    if (warning := ledger.floor_warning()) is not None:
+        print(f"note: by today's reports {warning}", file=sys.stderr)
     return ledger.status()
 
 
@@ -484,7 +492,7 @@ def forbid(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Forbid actions in rows, deployed or not, until the veto is lifted."""
     rows, actions = _rows(options.rows), _labels(options.forbid)
     made = ledger.forbid(rows, actions, instead=options.instead, **_who(options))
-    return ledger.status() if isinstance(made, int) or options.json else _waits(ledger)
+    return _standing(ledger) if isinstance(made, int) or options.json else _waits(ledger)
 
 
 @_command("--rows!", "--allow", *_WHO)
@@ -509,7 +517,7 @@ def motions(ledger: Ledger, options: argparse.Namespace) -> Any:
 def confirm(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Agree, as a reviewer, to what another person asks for."""
     ledger.confirm(options.number, **_who(options))
-    return ledger.status()
+    return _standing(ledger)
 
 
 @_command("--number", *_WHO)
@@ -544,7 +552,7 @@ def thaw(ledger: Ledger, options: argparse.Namespace) -> Any:
 def rollback(ledger: Ledger, options: argparse.Namespace) -> Any:
     """Deploy an earlier version again."""
     ledger.rollback(options.version, **_who(options))
-    return ledger.status()
+    return _standing(ledger)
 
 
 @_command("--share", *_WHO)

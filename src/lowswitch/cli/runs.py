@@ -112,6 +112,10 @@ def columns() -> int | None:
 # ---- run and compare -----------------------------------------------------------------------------
 
 
+FLEET = (
+    "Where all runs are played: ray, or ray:address=first:6379 for a cluster; by default on threads"
+    " of this machine."
+)
 _SEVERAL = f"{KNOWN['--algorithm']['help']} Give it several times."
 _FOLDER = "Write a file for each algorithm into this folder, for lowswitch plot and lowswitch.load."
 _SIMULATED = (
@@ -120,7 +124,17 @@ _SIMULATED = (
     argument("--seeds", default=16),
     argument("--device", default="cpu", choices=get_args(Device)),
     *arguments("--threads", "--json", "--plot"),
+    argument("--fleet", help=FLEET),
 )
+
+
+def fleet_of(options: argparse.Namespace) -> Any:
+    """The fleet that plays all runs, or None for threads of this process."""
+    if options.fleet is None:
+        return None
+    from lowswitch.concurrent import FLEETS
+
+    return build(options.fleet, FLEETS, "fleet")
 
 
 @command(argument("--algorithm", required=True), argument("--save"), *_SIMULATED)
@@ -174,8 +188,10 @@ def _simulate(options: argparse.Namespace, texts: list[str]) -> tuple[TabularMDP
         raise ValueError(f"two of these algorithms are the same: {names}; give each once")
     shared = ("episodes", "seeds", "threads", "device")
     sizes = {name: getattr(options, name) for name in shared}
+    fleet = fleet_of(options)
     results = {
-        label: lowswitch.simulate(mdp, learner, **sizes) for label, learner in learners.items()
+        label: lowswitch.simulate(mdp, learner, **sizes, fleet=fleet)
+        for label, learner in learners.items()
     }
     if options.plot:
         plotting.plot(results, path=options.plot, title=mdp.name)

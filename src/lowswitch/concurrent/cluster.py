@@ -26,6 +26,7 @@ from lowswitch.concurrent.scheduler import (
     checked_settings,
 )
 from lowswitch.concurrent.sources import Source
+from lowswitch.concurrent.units import RayCrew
 from lowswitch.concurrent.worker import Assignment, PiecePlayer, PlayedPiece, Reply, pickled
 
 _REACHING_SECONDS = 5.0  # to open a connection to a cluster
@@ -36,7 +37,7 @@ _LOST_SECONDS = 10.0  # without an answer until the head counts as lost; Ray wai
 
 @dataclass(frozen=True)
 class Ray:
-    """Actors of a Ray cluster play.
+    """Actors of a Ray cluster play, or its tasks carry out the runs of a sweep.
 
     Every node must be able to import lowswitch and the modules of the source. There are never more
     workers than machines. If the head of the cluster is lost, the run ends with a FleetError, and
@@ -50,7 +51,7 @@ class Ray:
         that this process is connected to (and leaves the connection open), or the one that
         RAY_ADDRESS names, or a private one.
     workers
-        How many actors; by default as many as the cluster has CPUs.
+        How many actors or tasks at once; by default as many as the cluster has CPUs.
     patience
         A worker that does not answer within this many seconds counts as hung: it is killed, and
         other workers play its episodes.
@@ -80,6 +81,20 @@ class Ray:
         size = self.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         size = min(size, self.most or size)
         return OpenRay(packed, policy, size=size, patience=self.patience, ours=ours).start()
+
+    @contextmanager
+    def crew(self) -> Iterator[RayCrew]:
+        """Workers for units of work, as in `runs.units.Fleet`; each unit takes one CPU.
+
+        A unit may take any time, so `patience` does not apply.
+        """
+        ray, ours = _ray(), _connect(self.address)
+        head = _Head()
+        try:
+            yield RayCrew(ray, self.workers, head)
+        finally:
+            if ours or head.gone:
+                ray.shutdown()
 
 
 # ---- reaching a cluster --------------------------------------------------------------------------
@@ -214,6 +229,42 @@ def _require_cluster(address: str) -> None:
         raise FleetError(f"no Ray cluster is ready at {address!r} ({reason}); {advice}")
 
 
+class _Head:
+    """The head of the cluster to which this process is connected.
+
+    Workers continue without the head for a while. After that, Ray would end this process silently.
+    """
+
+    patience = _LOOK_SECONDS
+
+    def __init__(self) -> None:
+        self.address = str(_ray().get_runtime_context().gcs_address)
+        self.looked = self.seen = time.monotonic()  # when it was last asked, and answered
+        self.gone = False
+
+    def answers(self) -> bool:
+        """Whether it was looked at just now and answered; an error if it has been unreachable for
+        some time.
+        """
+        if time.monotonic() - self.looked < _LOOK_SECONDS:
+            return False
+        self.looked = time.monotonic()
+        host, port = self.address.rsplit(":", 1)
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _LOOK_SECONDS).close()
+        except OSError as error:
+            if time.monotonic() - self.seen > _LOST_SECONDS:
+                self.gone = True
+                raise FleetError(
+                    f"the head of the Ray cluster at {self.address} is lost ({error}), and "
+                    "with it the cluster; restart the cluster and repeat this call, "
+                    "which resumes from what is kept"
+                ) from None
+            return False
+        self.seen = time.monotonic()
+        return True
+
+
 # ---- workers -------------------------------------------------------------------------------------
 
 
@@ -261,9 +312,7 @@ class OpenRay(Scheduler[RayWorker]):
     ) -> None:
         super().__init__(source, policy, size=size, patience=patience)
         self.ours = ours  # The connection to the cluster ends with this fleet.
-        self.head = str(_ray().get_runtime_context().gcs_address)
-        self.looked = self.seen = time.monotonic()  # when the head was last asked, and answered
-        self.gone = False
+        self.head = _Head()
         self.shared = _ray().put(source)  # sent once, no matter how many workers fetch it
         # Ray must not restart an actor: a new one would not know the policy.
         settings = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0}
@@ -276,38 +325,15 @@ class OpenRay(Scheduler[RayWorker]):
         by_reply = {worker.reply: worker for worker in workers}
         deadline = time.monotonic() + seconds
         while True:
-            self._require_head()
+            self.head.answers()
             rest = max(0.0, deadline - time.monotonic())
             ready, _ = _ray().wait(list(by_reply), num_returns=1, timeout=min(rest, _LOOK_SECONDS))
             if ready or time.monotonic() >= deadline:
                 return [by_reply[reply] for reply in ready]
 
-    def _require_head(self) -> None:
-        """Raise an error if the head of the cluster has been unreachable for some time.
-
-        Actors continue without the head for a while. After that, Ray would end this process
-        silently.
-        """
-        if time.monotonic() - self.looked < _LOOK_SECONDS:
-            return
-        self.looked = time.monotonic()
-        host, port = self.head.rsplit(":", 1)
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), _LOOK_SECONDS).close()
-        except OSError as error:
-            if time.monotonic() - self.seen > _LOST_SECONDS:
-                self.gone = True
-                raise FleetError(
-                    f"the head of the Ray cluster at {self.head} is lost ({error}), and "
-                    "with it the cluster; restart the cluster and repeat this call, "
-                    "which resumes from its checkpoint"
-                ) from None
-        else:
-            self.seen = time.monotonic()
-
     def _end_workers(self) -> None:
         ray = _ray()
-        if self.gone:
+        if self.head.gone:
             # All calls would wait for the head. A connection without a head ends the process, so it
             # is closed even if this fleet did not open it.
             ray.shutdown()

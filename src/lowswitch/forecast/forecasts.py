@@ -25,6 +25,7 @@ from lowswitch.features.problem import FeatureProblem
 from lowswitch.forecast import feature_draws, page
 from lowswitch.forecast.draws import (
     Logged,
+    PresentProblem,
     ProblemPosterior,
     Size,
     checked_logs,
@@ -35,6 +36,7 @@ from lowswitch.forecast.draws import (
 from lowswitch.history import deployment_gaps
 from lowswitch.io import storage
 from lowswitch.runs.simulate import NothingLearnedWarning, simulate
+from lowswitch.runs.units import Crew, Fleet, Keep, Threads, crew_of, each
 from lowswitch.show.progress import LOADING, Progress
 from lowswitch.table_learner import BonusWarning
 
@@ -159,6 +161,7 @@ def plan(
     problems: int = 40,
     folder: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
+    fleet: Fleet | None = None,
 ) -> Plan:
     """Say what to run for a budget of deployments, and what to expect of it.
 
@@ -191,6 +194,9 @@ def plan(
         Where finished runs are saved, so that the same call resumes after an interruption.
     progress
         Whether to show progress, as in `lowswitch.simulate`.
+    fleet
+        `concurrent.Ray` shares all runs among the nodes of a cluster. The folder keeps every run
+        as soon as it is finished.
 
     Returns
     -------
@@ -203,15 +209,14 @@ def plan(
         source = _restricted(source, actions_allowed)
     dates = None if deployments_at is None else as_dates(deployments_at)
     default = few(deployments=deployments, deployments_at=dates, gap=gap)
-    track = _Track(source, problems, folder)
+    kept = storage.Kept(None if folder is None else Path(folder) / "kept")
     rivals = _rivals(default, dates, gap, features=source.features > 0)
     algorithms = [default, *rivals, _one_more(default, dates, gap, episodes)]
-    with Progress(
-        (len(algorithms) + 1) * problems, unit="runs", show=progress, label="plan"
-    ) as bar:
+    tried = [*((one, episodes) for one in algorithms), (default, episodes + MORE)]
+    bar = Progress(len(tried) * problems, unit="runs", show=progress, label="plan")
+    with bar, crew_of(fleet) as crew:
         bar.note(LOADING)
-        found = [track.forecast(one, episodes, bar) for one in algorithms]
-        longer = track.forecast(default, episodes + MORE, bar)
+        *found, longer = _forecasts(source, tried, problems, kept, crew or Threads(), bar)
     return Plan(
         source=source.words,
         size=(source.size.horizon, source.size.states, source.size.actions),
@@ -284,7 +289,7 @@ def _from_size(size: Size, initial: Any, reward: float | None) -> _Source:
             f"present_reward must be a number from 0 to {size.horizon}, the most that"
             f" {size.horizon} rewards of at most 1 add up to, not {shown(reward)}; rescale it"
         )
-    drawn = functools.cache(partial(problem_with_present, size, float(reward)))
+    drawn = partial(_with_present, size, float(reward))
     return _Source(
         words="its size and the present policy's reward",
         size=size,
@@ -295,6 +300,12 @@ def _from_size(size: Size, initial: Any, reward: float | None) -> _Source:
         facts=[*size, float(reward)],
         initial_of=lambda number: drawn(number).policy,
     )
+
+
+@functools.lru_cache(maxsize=256)
+def _with_present(size: Size, reward: float, number: int) -> PresentProblem:
+    """A drawn problem, which every algorithm meets."""
+    return problem_with_present(size, reward, number)
 
 
 def _require_no_reward(reward: float | None, known: str) -> None:
@@ -402,71 +413,73 @@ def _one_more(
     return few(deployments_at=more, deployments=most)
 
 
-class _Track:
-    """Run algorithms on the drawn problems, and save the results if there is a folder."""
+def _forecasts(
+    source: _Source,
+    tried: list[tuple[Algorithm, int]],
+    problems: int,
+    kept: storage.Kept,
+    crew: Crew,
+    bar: Progress,
+) -> list[Forecast]:
+    """What to expect of each of these algorithms in so many episodes, on the drawn problems."""
+    initial, first = source.initial, None
+    if initial is not None and not source.features:
+        first = np.asarray(initial).tolist()
+    units = [(source, *one, number) for one in tried for number in range(problems)]
+    facts = [
+        [source.facts, first, episodes, algorithm.facts(), number]
+        for _, algorithm, episodes, number in units
+    ]
+    found = dict[int, Outcome]()
+    for place, outcome in each(crew, _outcome, units, facts, Keep(kept, "outcome", Outcome)):
+        found[place] = outcome
+        bar.update(len(found), f"  {units[place][1]}")
+    return [
+        _forecast(algorithm, [found[i * problems + number] for number in range(problems)])
+        for i, (algorithm, _) in enumerate(tried)
+    ]
 
-    def __init__(
-        self,
-        source: _Source,
-        problems: int,
-        folder: str | os.PathLike[str] | None,
-    ) -> None:
-        self.source, self.problems = source, problems
-        self.kept = storage.Kept(None if folder is None else Path(folder) / "kept")
-        self.done = 0
 
-    def forecast(self, algorithm: Algorithm, episodes: int, bar: Progress) -> Forecast:
-        outcomes, initial = [], self.source.initial
-        first = None
-        if initial is not None and not self.source.features:
-            first = np.asarray(initial).tolist()
-        for number in range(self.problems):
-            facts = [self.source.facts, first, episodes, algorithm.facts(), number]
-            compute = partial(self._outcome, algorithm, episodes, number)
-            outcomes.append(self.kept.get("outcome", facts, compute, Outcome))
-            self.done += 1
-            bar.update(self.done, f"  {algorithm}")
-        return Forecast(
-            algorithm=algorithm,
-            dates=outcomes[0].dates,
-            values=np.stack([outcome.values for outcome in outcomes]),
-            optimal=np.concatenate([outcome.optimal for outcome in outcomes]),
-            regret=np.concatenate([outcome.regret for outcome in outcomes]),
+def _forecast(algorithm: Algorithm, outcomes: list[Outcome]) -> Forecast:
+    return Forecast(
+        algorithm=algorithm,
+        dates=outcomes[0].dates,
+        values=np.stack([outcome.values for outcome in outcomes]),
+        optimal=np.concatenate([outcome.optimal for outcome in outcomes]),
+        regret=np.concatenate([outcome.regret for outcome in outcomes]),
+    )
+
+
+def _outcome(source: _Source, algorithm: Algorithm, episodes: int, number: int) -> Outcome:
+    """The run of an algorithm on one of the drawn problems, wherever it is played."""
+    mdp = source.problem(number)
+    if source.features:
+        found = feature_draws.followed(mdp, algorithm, episodes, number, source.initial)
+        return Outcome(
+            found.dates, found.values, np.array([found.optimal]), np.array([found.regret])
         )
-
-    def _initial(self, number: int) -> np.ndarray | None:
-        source = self.source
-        return source.initial if source.initial_of is None else source.initial_of(number)
-
-    def _outcome(self, algorithm: Algorithm, episodes: int, number: int) -> Outcome:
-        mdp = self.source.problem(number)
-        if self.source.features:
-            found = feature_draws.followed(mdp, algorithm, episodes, number, self.source.initial)
-            return Outcome(
-                found.dates, found.values, np.array([found.optimal]), np.array([found.regret])
-            )
-        with warnings.catch_warnings():
-            for kind in (BonusWarning, NothingLearnedWarning):
-                warnings.simplefilter("ignore", kind)
-            runs = simulate(
-                mdp,
-                algorithm,
-                episodes=episodes,
-                seeds=[number],
-                threads=1,
-                history=True,
-                progress=False,
-                initial=self._initial(number),
-                warm_start=self.source.logged,
-            )
-        (history,) = runs.history or ()
-        gaps = deployment_gaps(mdp, history, initial=runs.initial)
-        dates = np.array(
-            algorithm.schedule.grid_for(
-                horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=episodes
-            )
+    with warnings.catch_warnings():
+        for kind in (BonusWarning, NothingLearnedWarning):
+            warnings.simplefilter("ignore", kind)
+        runs = simulate(
+            mdp,
+            algorithm,
+            episodes=episodes,
+            seeds=[number],
+            threads=1,
+            history=True,
+            progress=False,
+            initial=source.initial if source.initial_of is None else source.initial_of(number),
+            warm_start=source.logged,
         )
-        changed = np.unique(history.episode) + 1
-        after = np.searchsorted(changed, dates, side="right")
-        values = mdp.optimal_value() - np.concatenate([gaps[:1], gaps[after]])
-        return Outcome(dates, values, np.array([mdp.optimal_value()]), runs.regret)
+    (history,) = runs.history or ()
+    gaps = deployment_gaps(mdp, history, initial=runs.initial)
+    dates = np.array(
+        algorithm.schedule.grid_for(
+            horizon=mdp.horizon, states=mdp.states, actions=mdp.actions, episodes=episodes
+        )
+    )
+    changed = np.unique(history.episode) + 1
+    after = np.searchsorted(changed, dates, side="right")
+    values = mdp.optimal_value() - np.concatenate([gaps[:1], gaps[after]])
+    return Outcome(dates, values, np.array([mdp.optimal_value()]), runs.regret)

@@ -209,21 +209,34 @@ class Kept:
         without storing it.
         """
         function = compute.func if isinstance(compute, partial) else compute
-        path = self.place(kind, configuration, function.__module__)
+        module = function.__module__
+        try:
+            return self.find(kind, configuration, module, wanted)
+        except LookupError:
+            value = compute()
+        self.add(kind, configuration, module, value)
+        return value
+
+    def find(self, kind: str, configuration: Any, module: str, wanted: type[Value]) -> Value:
+        """The result that a module computed earlier; a LookupError if there is none."""
+        path = self.place(kind, configuration, module)
         if path is None:
-            return compute()
+            raise LookupError(kind)
         try:
             value = load(path, _FINISHED, wanted)
-        except ValueError:
-            value = compute()
-        else:
-            self.found += 1
-            return value
-        try:
-            save(path, _FINISHED, value)
-        except ValueError as error:  # The work of hours must not be lost to a full disk.
-            warnings.warn(f"a result is not saved: {error}", RuntimeWarning, stacklevel=2)
+        except ValueError as error:
+            raise LookupError(kind) from error
+        self.found += 1
         return value
+
+    def add(self, kind: str, configuration: Any, module: str, value: Any) -> None:
+        """Store a result, or warn that it cannot be written."""
+        path = self.place(kind, configuration, module)
+        try:
+            if path is not None:
+                save(path, _FINISHED, value)
+        except ValueError as error:  # The work of hours must not be lost to a full disk.
+            warnings.warn(f"a result is not saved: {error}", RuntimeWarning, stacklevel=3)
 
     def place(self, kind: str, configuration: Any, module: str) -> Path | None:
         """The file for work of a kind that a module does, named by everything it depends on."""

@@ -510,6 +510,10 @@ class Belief(NamedTuple):
     # whether somebody chose the action of each row of rewards; or [0], and the one tried most is
     # the usual one
     chosen: np.ndarray
+    # how likely each state is beforehand to follow an action that nobody chose, compared with the
+    # others, by the steps of `laws`; or [0, 0], and all are alike
+    pull: np.ndarray  # [steps, S]
+    led: np.ndarray  # [rows of laws]  whether somebody chose the action, so that nothing pulls it
 
 
 class Drawn(NamedTuple):

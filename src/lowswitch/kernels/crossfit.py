@@ -83,6 +83,8 @@ def half_belief(spec, belief, counts, n, paid, total):
         belief.doubts,
         belief.lift,
         belief.chosen,
+        belief.pull,
+        belief.led,
     )
 
 

@@ -168,6 +168,17 @@ def row_prior(spec, laws, row, mass, alike):
     return share * mass / spec.S, share
 
 
+@inline
+def pulled_mass(spec, laws, row, each, share, pull):
+    """The sum of a row's prior, as `row_prior` has it, if successors count by their pull [S]."""
+    total, group = each * pull.sum(), row // spec.A
+    for j in range(laws.all_offsets[group], laws.all_offsets[group + 1]):
+        total += share * laws.all_counts[j] * pull[laws.all_states[j]]
+    for j in range(laws.offsets[row], laws.offsets[row + 1]):
+        total -= share * laws.counts[j] * pull[laws.states[j]]
+    return total
+
+
 @allocating_part
 def alike_evidence(spec, laws, mass, alike):
     """The evidence if the actions of a state are alike: each row is predicted from the others.
@@ -442,5 +453,7 @@ def believe(spec, tables):
         0.0,
         np.zeros(0),
         0.0,
+        np.zeros(0, dtype=np.bool_),
+        np.zeros((0, 0)),
         np.zeros(0, dtype=np.bool_),
     )

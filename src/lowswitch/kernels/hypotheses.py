@@ -17,13 +17,16 @@ from lowswitch.kernels.evidence import (
     listed_laws,
     log_rising,
     others_reward,
+    pulled_mass,
     row_prior,
     size_at,
     size_evidence,
     typical_reward,
 )
+from lowswitch.kernels.posterior_mean import expected_next, expected_reward, sum_of_all
 
 _ROUNDS = 12  # of the EM algorithm
+_HALVINGS = 40  # of an interval in which a number is searched
 
 
 @part
@@ -128,6 +131,107 @@ def sizes_by_row(spec, laws, shares, each):
             likely = size_evidence(spec.S, size_at(spec.S, i), each, listed, laws.n[row])
             found[row, i] = shares[i] + likely
     return found
+
+
+@allocating
+def values_of(spec, belief, policy):
+    """The values [H, S] of a policy [H, S] in the mean model of a belief."""
+    values = np.zeros((spec.H + 1, spec.S))
+    typical = typical_reward(belief.rewards)
+    for h in range(spec.H - 1, -1, -1):
+        mean = values[h + 1].mean()
+        for x in range(spec.S):
+            i = x * spec.A + policy[h, x]
+            q = expected_reward(spec, belief, h * belief.rewards.stride + i, typical)
+            if h + 1 < spec.H:
+                row = h * belief.laws.stride + i
+                of_all = sum_of_all(belief.laws, row // spec.A, values[h + 1])
+                q += expected_next(spec, belief, row, values[h + 1], mean, of_all)
+            values[h, x] = q
+    return values[: spec.H]
+
+
+@allocating
+def likelier(S, pull, sizes):
+    """How much likelier each state is among the successors of a law with a pull [steps, S], as
+    logarithms [steps, sizes, S], if there are as many successors as `size_at` says.
+
+    A state is one of them with a probability of c pull / (1 + c pull), where c is such that these
+    probabilities add up to the number of successors (Hajek 1964).
+    """
+    found = np.zeros((len(pull), sizes, S))
+    for step in range(len(pull)):
+        for i in range(sizes):
+            size, low, high = size_at(S, i), -30.0, 30.0
+            if size < S:
+                for _ in range(_HALVINGS):
+                    middle, total = (low + high) / 2.0, 0.0
+                    for y in range(S):
+                        odds = math.exp(middle) * pull[step, y]
+                        total += odds / (1.0 + odds)
+                    low, high = (low, middle) if total > size else (middle, high)
+                for y in range(S):
+                    odds = math.exp(low) * pull[step, y]
+                    found[step, i, y] = math.log(odds / (1.0 + odds) * S / size)
+    return found
+
+
+@inline
+def log_sum(a, b):
+    """The logarithm of exp(a) + exp(b)."""
+    most = max(a, b)
+    return most + math.log(math.exp(a - most) + math.exp(b - most)) if most > -np.inf else most
+
+
+@part
+def pulled_size_evidence(belief, row, table):
+    """The log probability of a row's successors with a pull, over the probability without it."""
+    laws, pulled, plain = belief.laws, -np.inf, -np.inf
+    for i in range(belief.sizes.shape[1]):
+        score = belief.sizes[row, i]
+        if score > -np.inf:
+            plain = log_sum(plain, score)
+            for j in range(laws.offsets[row], laws.offsets[row + 1]):
+                score += table[i, laws.states[j]]
+            pulled = log_sum(pulled, score)
+    return pulled - plain
+
+
+@part
+def pulled_alike_evidence(spec, belief, row, pull, counted):
+    """The same for a row whose prior is that of its state; `counted` [S] is room."""
+    laws, group, found = belief.laws, row // spec.A, 0.0
+    each, share = row_prior(spec, laws, row, belief.mass, belief.alike)
+    if share == 0.0:
+        return found
+    scale = belief.alike / pulled_mass(spec, laws, row, each, share, pull)
+    for j in range(laws.all_offsets[group], laws.all_offsets[group + 1]):
+        counted[laws.all_states[j]] = laws.all_counts[j]
+    for j in range(laws.offsets[row], laws.offsets[row + 1]):
+        y, n = laws.states[j], laws.counts[j]
+        prior = each + share * (counted[y] - n)
+        found += log_rising(scale * pull[y] * prior, n) - log_rising(prior, n)
+    return found
+
+
+@allocating
+def pull_evidence(spec, belief, own, table):
+    """How much more probable the laws of a belief are with its pull than without, as a logarithm.
+
+    own: how many visits [rows] belong to a row itself. If visits at other steps count, too, these
+    say the same there, so each row counts by the share of its own ones. table: from `likelier`.
+    """
+    laws, evidence, counted = belief.laws, 0.0, np.zeros(spec.S)
+    for row in range(len(laws.n)):
+        if own[row] > 0.0 and not belief.led[row]:
+            step = row // (spec.S * spec.A)
+            if belief.alike > 0.0:
+                pull = belief.pull[step]
+                found = pulled_alike_evidence(spec, belief, row, pull, counted)
+            else:
+                found = pulled_size_evidence(belief, row, table[step])
+            evidence += found * min(1.0, own[row] / laws.n[row])
+    return evidence
 
 
 @inline

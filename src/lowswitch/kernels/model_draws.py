@@ -9,6 +9,7 @@ from lowswitch.kernels.compile import allocating, allocating_part, inline, part
 from lowswitch.kernels.evidence import (
     lifted,
     others_reward,
+    pulled_mass,
     reward_spread,
     row_prior,
     size_at,
@@ -166,6 +167,48 @@ def break_stick(spec, row, mass, total, drawn, key, counter):
 
 
 @part
+def draw_pulled(spec, row, each, unseen, pull, drawn, key, counter, seen):
+    """Like `draw_some`, but each state is the likelier the more `pull` [S] it has."""
+    total, left = 0.0, 0.0
+    for y in range(spec.S):
+        if seen[y] == 0.0:
+            left += pull[y]
+    for _ in range(unseen):
+        rest, found = next_uniform(key, counter) * left, -1
+        for y in range(spec.S):
+            if seen[y] == 0.0:
+                found = y
+                rest -= pull[y]
+                if rest <= 0.0:
+                    break
+        total += put_weight(drawn, row, np.int64(found), gamma(each, key, counter))
+        seen[found] = -1.0
+        left -= pull[found]
+    return total
+
+
+@part
+def draw_pulled_alike(spec, belief, row, prior, pull, drawn, key, counter, seen):
+    """Draw the weights of all successors of a row whose prior is that of its state, pulled."""
+    laws, mine, group, total = belief.laws, row % len(drawn.sizes), row // spec.A, 0.0
+    each, share = prior
+    scale = belief.alike / pulled_mass(spec, laws, row, each, share, pull)
+    for j in range(laws.offsets[row], laws.offsets[row + 1]):
+        seen[laws.states[j]] = laws.counts[j]
+    for j in range(laws.all_offsets[group], laws.all_offsets[group + 1]):
+        y = laws.all_states[j]
+        before = scale * pull[y] * (each + share * (laws.all_counts[j] - seen[y]))
+        total += put_weight(drawn, mine, y, gamma(before + seen[y], key, counter))
+        if seen[y] == 0.0:
+            seen[y] = -1.0
+    if spec.S <= _ALL:
+        for y in range(spec.S):
+            if seen[y] == 0.0:
+                total += put_weight(drawn, mine, y, gamma(scale * pull[y] * each, key, counter))
+    return total
+
+
+@part
 def draw_law(spec, belief, row, drawn, key, counter, seen):
     """Draw the law of a row from the Dirichlet posterior.
 
@@ -175,12 +218,20 @@ def draw_law(spec, belief, row, drawn, key, counter, seen):
     mine = row % len(drawn.sizes)
     each, share = row_prior(spec, belief.laws, row, belief.mass, belief.alike)
     size, sized = spec.S, share == 0.0 and len(belief.sizes) > 0
+    pulled = len(belief.pull) > 0 and not belief.led[row]
     if sized:
         each, size = belief.each, draw_size(spec, belief, row, key, counter)
     drawn.sizes[mine], drawn.rest[mine] = 0, 0.0
-    total = draw_seen(spec, belief.laws, row, (each, share), drawn, key, counter, seen)
+    if pulled and not sized:
+        pull = belief.pull[row // (spec.S * spec.A)]
+        total = draw_pulled_alike(spec, belief, row, (each, share), pull, drawn, key, counter, seen)
+    else:
+        total = draw_seen(spec, belief.laws, row, (each, share), drawn, key, counter, seen)
     listed, begin = drawn.sizes[mine], drawn.starts[mine]
-    if sized and spec.S > _ALL and size - listed <= _ATOMS:
+    if pulled and sized and (spec.S <= _ALL or size - listed <= _ATOMS):
+        pull = belief.pull[row // (spec.S * spec.A)]
+        total += draw_pulled(spec, mine, each, size - listed, pull, drawn, key, counter, seen)
+    elif sized and spec.S > _ALL and size - listed <= _ATOMS:
         total += draw_some(spec, mine, each, size - listed, drawn, key, counter, seen)
     elif spec.S <= _ALL:
         total += draw_unseen(spec, mine, each, size - listed, drawn, key, counter, seen)
@@ -407,4 +458,6 @@ def curious(spec, belief):
         belief.doubts,
         belief.lift,
         belief.chosen,
+        belief.pull,
+        belief.led,
     )

@@ -1,4 +1,9 @@
-"""Whether the contexts of a run move: a test of the newest contexts against the earlier ones."""
+"""Whether the contexts of a run move, and what the deployed policy loses then.
+
+A test compares the newest contexts with the earlier ones. Once they have moved, a policy that was
+good may lose much in the new contexts. What it loses is estimated by the newest estimates, and a
+deployment comes early if its period has lost much more than earlier ones.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,8 @@ import numpy as np
 LEVEL = 0.002  # nominal, of a false alarm in a whole run; simulated runs had 1 to 2 %
 _LEAST = 30  # contexts on both sides of a test
 _PARTS = 10  # of a run; after each of them the contexts are tested, and on each date
+_OFTEN = 100  # parts of a run, after each of which losses are estimated once contexts have moved
+_MUCH = 2.0  # times the average loss of a period, after which a deployment comes early
 
 
 class ContextDrift(NamedTuple):
@@ -29,6 +36,23 @@ class ContextDrift(NamedTuple):
             f"the contexts have moved: after {self.told:,} episodes feature {self.feature} of the"
             f" newest contexts differs from the earlier ones by {self.errors:.1f} standard errors"
         )
+
+
+class Lost(NamedTuple):
+    """The estimated losses of a run, by the estimates at the time."""
+
+    told: int = 0  # episodes that are counted
+    all: float = 0.0
+    newest: float = 0.0  # since the last date
+
+    def after(self, told: int, per_episode: float) -> Lost:
+        """With the episodes until now, each of which lost so much."""
+        lost = (told - self.told) * per_episode
+        return Lost(told, self.all + lost, self.newest + lost)
+
+    def is_much(self, deployments: int) -> bool:
+        """Whether the time since the last date lost much more than one deployment usually does."""
+        return deployments > 0 and self.newest > _MUCH * self.all / deployments
 
 
 class SeenContexts(NamedTuple):
@@ -53,6 +77,12 @@ def next_check(after: tuple[int, ...], told: int, episodes: int) -> int:
     """The first of these checks after `told` episodes, or the end of the run."""
     place = bisect.bisect_right(after, told)
     return after[place] if place < len(after) else episodes
+
+
+def next_estimate(told: int, episodes: int) -> int:
+    """When losses are estimated next, once the contexts have moved."""
+    step = max(1, episodes // _OFTEN)
+    return min(episodes, (told // step + 1) * step)
 
 
 def watch(
@@ -106,3 +136,11 @@ def restored_contexts(
     drift = ContextDrift(int(told), int(feature), float(errors)) if told else None
     seen = SeenContexts(arrays["seen.counts"].copy(), arrays["seen.powers"].copy(), drift)
     return seen, tuple(map(int, arrays.get("dates", ())))
+
+
+def restored_loss(arrays: dict[str, np.ndarray]) -> Lost:
+    """The saved losses, once they are numbers."""
+    found = arrays["lost"]
+    if found.shape != (3,) or not np.isfinite(found).all():
+        raise ValueError("its estimated losses are not three numbers")
+    return Lost(int(found[0]), float(found[1]), float(found[2]))

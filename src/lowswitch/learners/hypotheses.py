@@ -2,9 +2,9 @@
 
 A prior has three parts: how far the steps of an episode differ (`kin`); whether the laws of a
 state's actions resemble each other (`alike`) or are unrelated, with a few successors each (`sizes`,
-`each`); and how much the rewards of a state's actions differ (`reward_mass`), and by how much those
-of its usual actions are lower or higher than the others (`lift`): those that somebody chose, or the
-one tried most.
+`each`), and whether actions that nobody chose lead to worse or better states (`pull`); and how much
+the rewards of a state's actions differ (`reward_mass`), and by how much those of its usual actions
+are lower or higher than the others (`lift`): those that somebody chose, or the one tried most.
 """
 
 from __future__ import annotations
@@ -23,10 +23,15 @@ _REWARD_MASSES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
 _FALLING = 0.7  # each mass is this many times as likely beforehand as the mass before it
 _LIFTS = {-3.0: 1, -2.0: 2, -1.0: 3, 0.0: 4, 1.0: 3, 2.0: 2, 3.0: 1}  # with their weights
 _LIFTS_OF_CHOICE = dict.fromkeys((-4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0), 1)
+# how far actions that nobody chose may lead to better places than chosen ones, with the weights of
+# these hypotheses: people choose well more often than badly
+_PULLS = {-4.0: 3, -2.0: 3, -1.0: 3, 0.0: 2, 1.0: 1, 2.0: 1, 4.0: 1}
+_SAME = 1e-9  # values that differ less are equal
+_FAR = 2.5  # standard deviations; a value that is farther off counts as this far
 _LEAST = 0.01  # of the weight; what has less is left out
 _MOST_SAID = 20.0  # as much as this many rewards of 0 and 1 is said by one that varies less
 # rules of the evidence, see `ledger/evidence.py`
-BY_WORTH, BY_DOUBT, BY_ALL, BY_LIFT, BY_CHOICE = 3, 4, 5, 6, 7
+BY_WORTH, BY_DOUBT, BY_ALL, BY_LIFT, BY_CHOICE, BY_PLACE = 3, 4, 5, 6, 7, 8
 LARGE = 50_000  # cells (h, x, a) from which on only the heaviest of a few hypotheses is kept
 _FEW_KIN = (0.0, 30.0, np.inf)
 _DOUBT = 0.6  # between values tried on first meetings of runs in benchmarks/evidence.py
@@ -62,7 +67,8 @@ def weighed(spec: PlanSpec, seen: Seen, rule: int) -> Weighed:
     From rule 5 on every pair of a hypothesis about laws and one about rewards is kept. Earlier
     rules dropped pairs with a small weight. If there were many laws, each pair was light, so all
     hypotheses about rewards except one were dropped, however likely they were. Rules 6 and 7 have
-    other hypotheses about rewards: see `reward_priors`.
+    other hypotheses about rewards: see `reward_priors`. From rule 8 on there are also hypotheses
+    about where unusual actions lead, except in large problems: see `pulled_laws`.
     """
     plain = seen.belief._replace(hopeful=False)
     if rule >= BY_DOUBT:
@@ -75,6 +81,8 @@ def weighed(spec: PlanSpec, seen: Seen, rule: int) -> Weighed:
         laws = _by_step(spec, seen.apart, seen.together, plain)
     else:
         laws = _by_law(spec, _sized(spec, plain))
+    if rule >= BY_PLACE and spec.H > 1 and len(seen.apart.n) < LARGE:
+        laws = pulled_laws(spec, seen, plain, laws)
     rewards = reward_priors(spec, plain, said_by_reward(plain, rule), rule)
     if len(seen.apart.n) >= LARGE:
         laws, rewards = _heaviest(laws), rewards if rule >= BY_ALL else _heaviest(rewards)
@@ -92,6 +100,55 @@ def chosen_rows(spec: PlanSpec, rewards: Rewards, policy: np.ndarray) -> np.ndar
     played = policy[..., None] == np.arange(spec.A)
     found = played.any(axis=0) if len(rewards.n) == spec.S * spec.A else played
     return np.ascontiguousarray(found.reshape(-1))
+
+
+def good_places(spec: PlanSpec, belief: Belief, chosen: np.ndarray) -> np.ndarray:  # [H, S]
+    """How good it is for a policy [H, S] to be in a state after each step, compared with the other
+    states: its value there in the mean model, in standard deviations of these values.
+    """
+    from lowswitch.kernels.hypotheses import values_of
+
+    ahead, found = values_of(spec, belief, chosen)[1:], np.zeros((spec.H, spec.S))
+    spread, lead = ahead.std(axis=1, keepdims=True), ahead - ahead.mean(axis=1, keepdims=True)
+    found[:-1] = np.clip(lead / np.where(spread > _SAME, spread, np.inf), -_FAR, _FAR)
+    return found
+
+
+def pulled_laws(
+    spec: PlanSpec, seen: Seen, plain: Belief, laws: list[tuple[Belief, float]]
+) -> list[tuple[Belief, float]]:
+    """Hypotheses about laws in which actions that nobody chose lead to better or worse places.
+
+    After such an action, a state that is z standard deviations better (`good_places`) is exp(pull
+    z) times as likely as with a pull of 0. Chosen actions are not pulled. While few other actions
+    were tried, the pull is hardly known, so an untried action may well lead to worse places than
+    the usual one, or to better ones. If the laws of all steps are one, a place is as good as on
+    average over the steps, and an action is chosen if it is at any step that has a successor.
+    """
+    from lowswitch.kernels.hypotheses import likelier, pull_evidence
+
+    if seen.chosen is None:
+        return laws
+    good = good_places(spec, plain, seen.chosen)
+    chosen = seen.chosen[..., None] == np.arange(spec.A)
+    found, weights, evidence = list[Belief](), list[float](), list[float]()
+    for together in sorted({belief.laws.stride == 0 for belief, _ in laws}):
+        some = [(belief, share) for belief, share in laws if (belief.laws.stride == 0) == together]
+        places, led = good, chosen
+        if together:
+            places, led = good[:-1].mean(axis=0, keepdims=True), chosen[:-1].any(axis=0)
+        for tilt, weight in _PULLS.items():
+            pull = np.exp(tilt * places)
+            pull /= pull.mean(axis=1, keepdims=True)
+            table = likelier(spec.S, pull, some[0][0].sizes.shape[1])
+            for belief, share in some:
+                own = belief.laws.n if together else seen.apart.n
+                pulled = belief._replace(pull=pull, led=led.reshape(-1)) if tilt else belief
+                found.append(pulled)
+                weights.append(share * weight)
+                evidence.append(pull_evidence(spec, pulled, own, table) if tilt else 0.0)
+    shares = _halved(np.array(evidence) + 2.0 * np.log(weights))  # the weights are not halved
+    return _kept(zip(found, shares, strict=True), _LEAST / len(_PULLS))
 
 
 def _by_step(

@@ -13,6 +13,8 @@ import numpy as np
 
 from lowswitch.learners.hypotheses import LARGE
 from lowswitch.learners.posterior import FEWER, MODELS, TIE, ModelPosterior, models_for
+from lowswitch.learners.trials import limited_law
+from lowswitch.policy.members import Part
 from lowswitch.policy.tables import departing
 from lowswitch.review.proposals import ProposedRow
 
@@ -117,9 +119,21 @@ class Judgement:
         self.initial, self.protocol = initial, protocol
         self._found = dict[bytes, np.ndarray]()  # the values of policies, by model
 
-    def worth(self, rows: Collection[Row] | None = None) -> Worth:
-        """The gain of the proposal; `rows`: if only these rows change."""
+    def worth(
+        self,
+        rows: Collection[Row] | None = None,
+        *,
+        part: Part | None = None,
+        share: float | None = None,
+    ) -> Worth:
+        """The gain of the proposal; `rows`: if only these rows change.
+
+        part, share: if only a part of it is deployed, or a smaller trial, as in `Gate.approve`.
+        """
         proposed = self.proposed if rows is None else self._with_rows(rows)
+        if self.protocol and not (part is None and share is None):
+            law = limited_law(self.now.policies, proposed.policies, part, share)
+            proposed = proposed._replace(policies=law)
         sides = (self.now.policies, proposed.policies, self.initial)
         values = self._values(np.concatenate(sides))
         L = len(self.now.policies)

@@ -290,7 +290,7 @@ class PlannerKnowledge(Knowledge):
         """Let all members want the protocol; return how many are to explore.
 
         A later deployment can correct a protocol, so it need not be as certain as the last one. It
-        is the initial policy if another one would be below the floor.
+        is what vetoes left of the initial policy if another one would be below the floor.
         """
         H, S, L = self.spec.H, self.spec.S, self.members
         gain, ratio, values = self._exploit(_CLEAR_FOR_NOW)
@@ -302,9 +302,15 @@ class PlannerKnowledge(Knowledge):
             return exploring
         most = most_in_trial(estimator.floor, L, *values)
         if most < 0:
-            self.tables.wanted[:] = np.tile(self.tables.initial, L)
+            self.tables.wanted[:] = np.tile(self._initial_left().reshape(-1), L)
             most = most_in_trial(estimator.floor, L, values[1], values[1])
         return min(exploring, most)
+
+    def _initial_left(self) -> np.ndarray:  # [H, S]
+        """The initial policy; where its action was forbidden since, the deployed protocol."""
+        initial = self.tables.initial.reshape(self.spec.H, self.spec.S)
+        left = np.take_along_axis(self.allowed, initial[..., None], axis=-1)[..., 0]
+        return np.where(left, initial, self.policy().actions[0])
 
     @property
     def floor(self) -> float | None:
@@ -317,7 +323,7 @@ class PlannerKnowledge(Knowledge):
         law = self.policy().actions.copy()
         for (h, x), row in rows.items():
             law[:, h, x] = row.proposed
-        both = np.stack([law[0], self.tables.initial.reshape(law[0].shape)])
+        both = np.stack([law[0], self._initial_left()])
         values = self.values_on_models(both, COMPARED)
         return AtFloor.of(floor, int(departing(law).sum()), len(law), *values)
 
@@ -344,7 +350,7 @@ class PlannerKnowledge(Knowledge):
         by_visits = timing.factor > 0 or self.spec.every_until > 0 or len(self.spec.later) > 1
         if self.spec.kind != LEARNED or (by_visits and not timing.asked):
             return 0
-        return min(int((timing.grid <= episodes).sum()), timing.deployments)
+        return int(min((timing.grid <= episodes).sum(), timing.deployments))
 
     @property
     def plan_seconds(self) -> float:

@@ -20,10 +20,13 @@ from lowswitch.checks import require_memory
 from lowswitch.kernels.streams import DRAWS, SAMPLES, normals, purpose_key
 from lowswitch.learners.case_posterior import CasePosterior
 from lowswitch.learners.drift import (
+    Lost,
     checks,
     next_check,
+    next_estimate,
     nothing_seen,
     restored_contexts,
+    restored_loss,
     watch,
 )
 from lowswitch.learners.knowledge import checked_actions
@@ -165,6 +168,7 @@ class RidgeKnowledge:
         )
         self.seen = nothing_seen(shape.features)
         self.checks = checks(spec.dates, spec.episodes) if spec.watches else ()
+        self.lost = Lost()
         self.base = self.log_determinants()  # [H]  when the policy was made
 
     @property
@@ -223,6 +227,8 @@ class RidgeKnowledge:
                 played = np.minimum(actions[:, 0], self.shape.rows - 1)
                 self._keep(x[np.arange(learned), :, played][:, :, None], actions, rewards, told)
         self._watch(x[:, 0].mean(axis=1), told + learned)
+        if self._is_estimate(told + learned):
+            self._estimate_loss(told + learned)
         return learned, grown
 
     def _with_constant(self, x: np.ndarray) -> np.ndarray:  # [..., D]
@@ -242,9 +248,40 @@ class RidgeKnowledge:
     def next_stop(self, told: int) -> int:
         """The next number of episodes at which learning must stop: a date, or a test of drift."""
         date = self.spec.next_date(told)
-        if not self.spec.watches or self.seen.found is not None:
-            return date
-        return min(date, next_check(self.checks, told, self.spec.episodes))
+        if self.spec.watches and self.seen.found is None:
+            return min(date, next_check(self.checks, told, self.spec.episodes))
+        return min(date, next_estimate(told, self.spec.episodes)) if self._comes_early else date
+
+    @property
+    def _comes_early(self) -> bool:
+        """Whether a date can come early once the contexts have moved."""
+        usual = self.spec.rule > 3 and self.spec.watches and self.spec.spread is not None
+        return usual and self.shape.horizon == 1 and self.initial is None and not self.frozen
+
+    def _is_estimate(self, told: int) -> bool:
+        """Whether losses are estimated after this number of episodes, which learning stops at.
+
+        Log-odds are too uncertain in new contexts: with many features dates came early in vain.
+        """
+        if self.odds or not self._comes_early:
+            return False
+        if self.seen.found is None or self.seen.found.told == told:
+            return told in self.checks
+        return self.spec.on_date(told) or next_estimate(told - 1, self.spec.episodes) == told
+
+    def _estimate_loss(self, told: int) -> None:
+        """Estimate what the deployed policy lost lately; put a date here if that is much."""
+        newest = min(_RECENT, told - self.lost.told)
+        posterior = self.posterior(told)
+        contexts, means = posterior.contexts[0][-newest:], posterior.means(0)[-newest:]
+        best = np.where(self.allowed[0], means, -np.inf).max(axis=1)
+        earned = (self.deployed.propensities(contexts) * means).sum(axis=1)
+        self.lost = self.lost.after(told, float((best - earned).mean()))
+        due = not self.spec.on_date(told) and self.lost.is_much(self.deployments)
+        if due and self.seen.found is not None:
+            self.spec = self.spec.early(told, self.deployments)
+        if self.spec.on_date(told):
+            self.lost = self.lost._replace(newest=0.0)
 
     def _keep(self, x: np.ndarray, actions: np.ndarray, rewards: np.ndarray, told: int) -> None:
         last = told + len(x)
@@ -374,13 +411,16 @@ class RidgeKnowledge:
     def floor(self) -> float | None:
         return self.spec.floor
 
-    def at_floor(self, parts: Mapping[Key, LinearProposal], floor: float, told: int) -> AtFloor:
-        """Whether a policy keeps to a floor, by the newest cases.
+    def at_floor(
+        self, parts: Mapping[Key, LinearProposal], floor: float, told: int
+    ) -> AtFloor | None:
+        """Whether a policy keeps to a floor, by the newest cases; None if it has no protocol.
 
         They judge the policy itself; at its proposal each half judges what the other half made.
         """
-        law, initial = parts[WHOLE].policy, self.initial
-        assert law.protocol is not None
+        law, initial = parts[WHOLE].policy if parts else self.deployed, self.initial
+        if law.protocol is None:
+            return None
         assert initial is not None
         worth = first = np.ones(1)
         judges = [one for half in range(2) if (one := self._half(half).judge(told)) is not None]
@@ -496,6 +536,8 @@ class RidgeKnowledge:
             if self.seen.found is not None:
                 arrays["seen.found"] = np.array(self.seen.found, dtype=float)
                 arrays["dates"] = np.array(self.spec.dates, dtype=np.int64)
+        if self.spec.rule > 3:
+            arrays["lost"] = np.array(self.lost)
         return arrays
 
     def restore(self, arrays: dict[str, np.ndarray], told: int) -> None:
@@ -522,6 +564,8 @@ class RidgeKnowledge:
         if self.spec.watches:
             self.seen, dates = restored_contexts(arrays, self.shape.features)
             self.spec = dataclasses.replace(self.spec, dates=dates or self.spec.dates)
+        if self.spec.rule > 3:
+            self.lost = restored_loss(arrays)
 
     def _restored_episodes(self, arrays: dict[str, np.ndarray], told: int) -> FeatureEpisodes:
         given, actions, rewards = (arrays[f"kept.{name}"] for name in FeatureEpisodes._fields)

@@ -67,6 +67,20 @@ class Spec:
         ahead = self.spread.moved(told, left, self.episodes) if left > 0 else ()
         return replace(self, dates=past + ahead)
 
+    def early(self, told: int, spent: int) -> Spec:
+        """The same with a date now instead of the next one, and the others ahead spread anew.
+
+        Nothing changes if the last date was less than a gap ago.
+        """
+        assert self.spread is not None
+        assert self.budget is not None
+        past = tuple(date for date in self.dates if date < told)
+        if told - max(past, default=0) < self.spread.gap:
+            return self
+        left = self.budget - spent - 1
+        ahead = self.spread.moved(told, left, self.episodes) if left > 0 else ()
+        return replace(self, dates=(*past, told, *ahead))
+
     def on_date(self, told: int) -> bool:
         """Whether a policy may be made after this number of episodes, whatever was learned."""
         if self.every:

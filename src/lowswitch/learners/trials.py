@@ -182,18 +182,26 @@ class AtFloor(NamedTuple):
         most = most_in_trial(floor, members, protocol, initial)
         return cls(floor, below, exploring, most, members)
 
-    def require(self) -> None:
-        """Raise a ValueError with the way out if the law lies below the floor."""
+    def warning(self, way_out: str) -> str | None:
+        """What is said of a law below the floor; None if it keeps to it.
+
+        way_out: what to do if its protocol alone lies below.
+        """
         if self.exploring <= self.most:
-            return
-        way_out = "and so would its protocol alone; approve other rows, or reject it"
+            return None
+        way_out = f"and so would its protocol alone; {way_out}"
         if self.most >= 0:
             way_out = f"a trial of at most share={self.most / self.members:g} would keep it"
-        raise ValueError(
+        return (
             f"this would earn less than {self.floor:g} of the initial policy's value with a"
             f" probability of {self.below:.0%}, if cases in the trial earn nothing, and"
             f" floor={self.floor:g} allows only {_RISK:.0%}; {way_out}"
         )
+
+    def require(self) -> None:
+        """Raise a ValueError with the way out if the law lies below the floor."""
+        if (message := self.warning("approve other rows, or reject it")) is not None:
+            raise ValueError(message)
 
 
 def needs_protocol(part: Part | None, share: float | None) -> str:

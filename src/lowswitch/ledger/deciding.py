@@ -428,8 +428,7 @@ class Deciding(Reading):
             writer.require_going_on()
             if self.terms.gate != "review":
                 raise LedgerError("this ledger has an open gate; only one in review is rolled back")
-            if not (isinstance(version, int) and 1 <= version <= state.version):
-                raise LedgerError(f"there is no version {version!r}; they are 1 to {state.version}")
+            _require_version(state, version)
             payload = {"to": version, "version": state.version + 1, "reason": reason}
             payload |= self._rollback(state, version)
             return self._decide(writer, by, OPERATOR, "rolled_back", payload)
@@ -438,6 +437,28 @@ class Deciding(Reading):
         """What a rollback to a version would keep and hold; an error if it would change nothing."""
         with self._lock:
             return self._rollback(self._ready(), version)
+
+    def floor_warning(self, version: int | None = None) -> str | None:
+        """What today's reports say against the `floor` of the algorithm; None if it is kept.
+
+        Approvals below the floor are refused. Rollbacks and vetoes are not, because they must
+        always be possible: ask this before a rollback, or after either of them, and make the trial
+        smaller with `cap_trial` if that keeps the floor.
+
+        Parameters
+        ----------
+        version
+            An earlier version that might be deployed again, by default the deployed one.
+        """
+        with self._lock:
+            state = self._ready()
+            policy = None
+            if version is not None:
+                _require_version(state, version)
+                self._require_allowed(state, version)
+                policy, _ = state.restored(version)
+            found: str | None = state.learner.floor_warning(policy)
+            return found
 
     def _rollback(self, state: State, version: int) -> dict[str, Any]:
         """The part of a rollback's payload that follows from the version and from the vetoes."""
@@ -679,6 +700,12 @@ class Deciding(Reading):
         if "proposal" in payload:
             writer.make_up_for_late_date()
         return state.version
+
+
+def _require_version(state: State, version: Any) -> None:
+    """Check that there is a version with this number."""
+    if not (isinstance(version, int) and 1 <= version <= state.version):
+        raise LedgerError(f"there is no version {version!r}; they are 1 to {state.version}")
 
 
 def _require_base(state: State, base: int | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -47,7 +48,11 @@ KINDS = {
     "told": Kind(word="reported", learn_later=True, of_ticket=True, has_report=True),
     "missing": Kind(word="declared missing", learn_later=True, of_ticket=True, has_report=True),
     "refused": Kind(
-        word="report refused", learn_later=True, of_ticket=True, uncounted=True, is_neutral=True
+        word="report came too late",
+        learn_later=True,
+        of_ticket=True,
+        uncounted=True,
+        is_neutral=True,
     ),
     "conflict": Kind(
         word="contradicting report",
@@ -132,7 +137,10 @@ KINDS = {
     "requested": Kind("asked for a decision", word="request", is_request=True, is_neutral=True),
     "seconded": Kind("agreed to a request", word="agreement", is_request=True, is_neutral=True),
     "declined": Kind(
-        "declined a request", word="request turned down", is_decision=True, is_neutral=True
+        "declined a request",
+        word="request turned down or withdrawn",
+        is_decision=True,
+        is_neutral=True,
     ),
     "history": Kind("imported history", word="history imported"),
     "created": Kind("began the run", word="run begun", makes_version=True),
@@ -185,6 +193,23 @@ def event(
     """An event with its hash."""
     body = canonical([seq, time, actor, role, kind, payload, previous])
     return Event(seq, time, actor, role, kind, payload, previous, body, digest(body))
+
+
+_LINK = ',""],['  # between two events whose previous hashes are left empty
+
+
+def events(rows: Sequence[list[Any]], previous: str) -> list[Event]:
+    """Several events in a row, written as text in one go.
+
+    rows: their parts up to the hash of the event before, which is empty. No payload has an empty
+    text in a list.
+    """
+    made, texts = list[Event](), canonical(rows)[2:-5].split(_LINK)
+    for (*parts, _), text in zip(rows, texts, strict=True):
+        body = f'[{text},"{previous}"]'
+        made.append(Event._make([*parts, previous, body, digest(body)]))
+        previous = made[-1].hash
+    return made
 
 
 def later(now: str, before: str) -> str:

@@ -7,6 +7,9 @@ at this row; the values of later steps are taken as they are estimated.
 
 The verdict on a row is a word, by a rule whose version the proposal records.
 
+Rule 8: as rule 7, but where somebody chose the first policy, the actions that it does not play may
+also lead to worse or better states (`learners/hypotheses.py::pulled_laws`).
+
 Rule 7: as rule 6, but where somebody chose the first policy, the usual actions are those that it
 plays, and they may be better or worse by more (`learners/hypotheses.py::reward_priors`).
 
@@ -63,6 +66,7 @@ BY_INTERVAL, BY_MODEL, BY_WORTH = 1, 2, hypotheses.BY_WORTH
 RULES = (  # its versions
     *(BY_INTERVAL, BY_MODEL, BY_WORTH),
     *(hypotheses.BY_DOUBT, hypotheses.BY_ALL, hypotheses.BY_LIFT, hypotheses.BY_CHOICE),
+    hypotheses.BY_PLACE,
 )
 Row = tuple[int, int]  # step and state
 

@@ -23,6 +23,7 @@ class Judged(NamedTuple):
     """The posterior's judgement on a proposal."""
 
     proposal: str  # its hash
+    told: int  # episodes that were learned when it became due
     judgement: Judgement
     worth: Worth
     rows: dict[tuple[int, int], RowWorth]
@@ -163,7 +164,7 @@ class Lessons:
             if judgement is None:
                 return None
             rows = {one.row: one for one in judgement.row_worths(tried=tried, worse=worse)}
-            self.found = Judged(made.hash, judgement, judgement.worth(), rows)
+            self.found = Judged(made.hash, made.told, judgement, judgement.worth(), rows)
         return self.found
 
     def once(self, proposal: str, compute: Callable[[], Any]) -> Any:

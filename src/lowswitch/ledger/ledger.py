@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
@@ -34,6 +36,8 @@ from lowswitch.ledger.store import Store, StoredTicket
 from lowswitch.ledger.terms import Terms, declared, read_terms
 from lowswitch.ledger.writer import Writer, text
 
+_MOST_RECENT = 100_000  # tickets
+
 
 class Ledger(Deciding):
     """A run of one learner, stored in a database as the list of all its events.
@@ -62,6 +66,7 @@ class Ledger(Deciding):
         self.clock: Callable[[int], str] = _now  # the time of an event, by its number
         self.new_ticket: Callable[[int], str] = _random_ticket  # by its number
         self._hold = True  # whether a transaction is begun before anything is worked out
+        self._recent = dict[str, StoredTicket]()  # see `Writer`
         self.most_open: int | None = None  # tickets that a site may have open, in `ask_each`
 
     # ---- making and opening ----------------------------------------------------------------------
@@ -418,17 +423,9 @@ class Ledger(Deciding):
         list
             For each report its receipt, or the error that refused it.
         """
-        answers: list[Told | LedgerError] = []
         with self._writing() as writer:
             writer.fetch([report["ticket"] for report in reports])
-            for report in reports:
-                try:
-                    answers.append(writer.tell(**report))
-                except LedgerError as error:
-                    if writer.broken or isinstance(error, errors.StorageError):
-                        raise
-                    answers.append(error)
-        return answers
+            return writer.tell_many(reports)
 
     # ---- operators -------------------------------------------------------------------------------
 
@@ -858,7 +855,7 @@ class Ledger(Deciding):
             try:
                 with self.store.transaction() if held else nullcontext():
                     made = self._catch_up(), self._corrections, self.clock, self.new_ticket
-                    writer = Writer(self.store, *made, request)
+                    writer = Writer(self.store, *made, request, recent=self._recent)
                     base = writer.state.seq, writer.state.head
                     yield writer
                     writer.follow()
@@ -871,6 +868,9 @@ class Ledger(Deciding):
                 if writer is None or writer.events:
                     self._state = None  # what was applied is not on record
                 raise
+            if len(self._recent) > _MOST_RECENT:
+                self._recent.clear()
+            self._recent.update((ticket.ticket, ticket) for ticket in writer.issued.values())
             if writer.snapshot is not None:
                 with suppress(errors.StorageError), self.store.transaction():
                     self.store.add_snapshot(writer.snapshot)  # if there is room: nothing needs it
@@ -892,7 +892,14 @@ def _stopping(role: str) -> str:
 
 
 def _now(seq: int) -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+    """The time in the form of `datetime.isoformat`, which takes seven times as long."""
+    second, micros = divmod(time.time_ns() // 1000, 1_000_000)
+    return f"{_second(second)}.{micros:06}+00:00"
+
+
+@functools.lru_cache(maxsize=1)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).isoformat()[: len("2026-01-01T00:00:00")]
 
 
 def _random_ticket(number: int) -> str:

@@ -160,6 +160,27 @@ class PostgresStore(Store):
             with self._errors(), self.connection.cursor() as cursor:
                 cursor.executemany(sql.replace("?", "%s"), rows)
 
+    def append(self, events: Iterable[Event], table: str = "events") -> None:
+        self._in_columns(
+            f"INSERT INTO {table} (seq, body, hash)"
+            " SELECT * FROM unnest(%b::bigint[], %b::text[], %b::text[])",
+            [(event.seq, event.body, event.hash) for event in events],
+        )
+
+    def set_tickets(self, rows: Sequence[tuple[str, int | None, int]]) -> None:
+        self._in_columns(
+            "UPDATE tickets SET status = new.status, report = COALESCE(new.report, tickets.report)"
+            " FROM unnest(%b::text[], %b::bigint[], %b::bigint[]) AS new (status, report, number)"
+            " WHERE tickets.number = new.number",
+            rows,
+        )
+
+    def _in_columns(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Run one statement for all of the rows, which it takes as an array for each column."""
+        if rows:
+            with self._errors():
+                self.connection.execute(sql, [list(column) for column in zip(*rows, strict=True)])
+
     @contextmanager
     def together(self) -> Iterator[None]:
         with self._errors(), self.connection.pipeline():

@@ -30,6 +30,7 @@ from lowswitch.ledger.events import (
 from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.responses import (
     SHOWN,
+    WITHDRAWN,
     Certificate,
     Chart,
     ProposalView,
@@ -44,6 +45,7 @@ from lowswitch.ledger.state import OPEN, STATUSES, State, proposal_hash
 from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.ledger.terms import Report, Terms
+from lowswitch.policy.members import Part
 from lowswitch.review.gate import Hold
 from lowswitch.show.text import counted
 
@@ -74,6 +76,7 @@ class Reading:
         self._lock = threading.RLock()
         self._state: State | None = None
         self._judged: tuple[tuple[str, int], Judgement] | None = None  # see `_judgement_of`
+        self._rest: ProposalView | None = None  # the pending one, if it may be a rest
         self._corrections = Corrections(self.events, self._amended, self._bound_snapshots)
 
     def close(self) -> None:
@@ -237,14 +240,23 @@ class Reading:
             return self._ready().learner.actions_allowed
 
     def proposal(self) -> ProposalView | None:
-        """The pending proposal, or None."""
+        """The pending proposal, or None.
+
+        If it is what is left after a part was approved, its numbers are computed again for the
+        version in use; see `ProposalView.numbers`.
+        """
         pending = self._ready().pending
         if pending is None:
             return None
         wanted = proposal_hash(pending)
+        if self._rest is not None and self._rest.hash == wanted:
+            return self._rest
         for one in views.proposals(self, newest=True):
             if one.hash == wanted:
-                return one
+                found = views.rest(self, self._ready(), one)
+                kept = one.worth is None and found.numbers != WITHDRAWN
+                self._rest = found if kept else None
+                return found
         raise StorageError("the pending proposal is not found among the events; verify says why")
 
     def is_current(self) -> bool:
@@ -269,7 +281,14 @@ class Reading:
         policy = self._ready().versions[-1]
         return self.terms.shown(policy), self.terms.share(policy) is not None
 
-    def worth(self, rows: Any = None, *, wait: bool = True) -> dict[str, Any] | None:
+    def worth(
+        self,
+        rows: Any = None,
+        *,
+        part: Part | None = None,
+        share: float | None = None,
+        wait: bool = True,
+    ) -> dict[str, Any] | None:
         """The worth of the pending proposal if only these rows change, in the run's units of
         reward.
 
@@ -280,6 +299,10 @@ class Reading:
         ----------
         rows
             Rows (step, state), by default all.
+        part
+            "protocol" or "trial" if only that part is deployed.
+        share
+            The largest share of cases in the trial.
         wait
             Whether to wait for a long replay; otherwise the result is None if one is needed.
         """
@@ -289,9 +312,11 @@ class Reading:
                 return None
             judgement, proposals = self._judgement_of(state, wait), self.terms.proposals
             if judgement is None:  # it may have recorded what the whole is worth all the same
-                return proposals.in_units(state.pending.get("worth")) if rows is None else None
+                whole = rows is None and part is None and share is None
+                return proposals.in_units(state.pending.get("worth")) if whole else None
             chosen = [] if rows is not None and not rows else proposals.chosen(state.pending, rows)
-            return proposals.in_units(judgement.worth(proposals.keys(chosen)).facts())
+            found = judgement.worth(proposals.keys(chosen), part=part, share=share)
+            return proposals.in_units(found.facts())
 
     def proposal_of(self, name: str) -> ProposalView | None:
         """The proposal with this hash, pending or not; None if it does not exist.
@@ -449,6 +474,22 @@ class Reading:
                 (site, count, views.event_of(*self.store.event(asked)).time)
                 for site, count, asked in self.store.open_by_site()
             ]
+
+    def look_alikes(self, most: int = 50) -> list[list[StoredTicket]]:
+        """Tickets of one site whose requests differ in blanks or capital letters alone.
+
+        They may be one case that was enrolled twice.
+
+        Parameters
+        ----------
+        most
+            At most so many such requests.
+        """
+        found = dict[tuple[str, str], list[StoredTicket]]()
+        with self._lock:
+            for one in self.store.look_alikes(most):
+                found.setdefault((one.site, one.request.strip().lower()), []).append(one)
+        return [*found.values()]
 
     def tickets_named(self, names: Sequence[str]) -> list[StoredTicket]:
         """The tickets of these names, in the order in which they were issued."""

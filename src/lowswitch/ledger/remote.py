@@ -100,15 +100,22 @@ class Remote:
 
     def proposal(self) -> ProposalView | None:
         """The pending proposal, or None."""
-        found = self._get("/api/proposal")
-        return None if found is None else self._whole(found)
+        while (found := self._get("/api/proposal")) is not None:
+            rows, total, same = list(found["rows"]), found.pop("rows_in_all"), True
+            while same and len(rows) < total:
+                more = self._get("/api/proposal", first=len(rows))
+                same = more is not None and more["hash"] == found["hash"]
+                rows += more["rows"] if same else []
+            if same:  # and was not decided meanwhile
+                return ProposalView(**found | {"rows": rows})
+        return None
 
     def proposals(self) -> list[ProposalView]:
         """All proposals in order, with the decisions on them."""
         return [self._whole(one) for one in self._pages("/api/proposals")]
 
     def _whole(self, found: dict[str, Any]) -> ProposalView:
-        """A proposal with all its rows, given an answer with some of them."""
+        """A proposal on record with all its rows, given an answer with some of them."""
         rows, total = list(found["rows"]), found.pop("rows_in_all")
         while len(rows) < total:
             more = self._get("/api/proposal", hash=found["hash"], first=len(rows))

@@ -14,6 +14,7 @@ from lowswitch.review.proposals import WHOLE
 from lowswitch.show.text import counted
 
 MOST_DATES = 20  # that a status names
+RECORDED, AGAIN, WITHDRAWN = "recorded", "again", "withdrawn"  # the numbers of a proposal
 SHOWN = 12  # characters of a hash or of a ticket, where people read them
 
 
@@ -104,6 +105,9 @@ class ProposalView:
     worth: dict[str, Any] | None = None  # see `Worth`, in the run's units of reward
     expected_false: float | None = None  # the share of its IMPROVE rows, by the learner's model
     models: int = 0  # that judged its rows
+    # which numbers these are: those on record, or of what is left after an approval those computed
+    # again for the version in use, or none, if that would take a long replay
+    numbers: str = RECORDED
 
     @property
     def is_whole(self) -> bool:
@@ -119,6 +123,9 @@ class ProposalView:
     def basis(self) -> str:
         """How many episodes the proposal and its evidence are based on, in words."""
         made = counted(self.told, "learned episode")
+        if self.numbers != RECORDED:
+            again = "computed again" if self.numbers == AGAIN else "withdrawn, so propose again"
+            return f"{made}; a part of it was approved since, so its numbers were {again}"
         if self.learned == self.told:
             return made
         shown = "all" if self.learned is None else f"all {self.learned:,}"
@@ -210,6 +217,8 @@ class Status:
     motions: int = 0  # how many decisions wait for them
     paused: dict[str, str] | None = None  # who paused the run, when and why
     behind: str | None = None  # which ticket the reports that wait are waiting for, in words
+    nothing_at: int | None = None  # learned episodes when the learner last wanted to change nothing
+    next_is_free: bool = False  # whether the next proposal uses up none of the budget
 
     @property
     def balanced(self) -> bool:

@@ -44,7 +44,7 @@ def snapshot_of(state: State) -> Snapshot:
             "versions": [state.terms.to_facts(version) for version in state.versions],
             "issued": state.issued,
             "through": state.through,
-            "tickets": [list(t if t.asked else t[:3]) for t in state.tickets.values()],
+            "tickets": [t if t.asked else t[:3] for t in state.tickets.values()],
             "settled": [report.to_payload() for report in state.settled.values()],
             "unsettled": sorted([v, n] for v, n in state.unsettled.items() if n),
             "frozen": state.frozen,

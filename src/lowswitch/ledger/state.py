@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -192,12 +192,25 @@ class State:
         self.unsettled[self.version] += 1
         self.changed[self.issued] = OPEN
 
+    def is_open(self, number: int) -> bool:
+        """Whether a ticket was issued and has no report yet, nor was declared missing."""
+        return number in self.tickets and number not in self.settled
+
+    def told(self, events: Sequence[Event], reports: Sequence[Report]) -> None:
+        """Apply the next events, which are these reports of open tickets, checked before."""
+        for report in reports:
+            self._settle(report)
+        self.seq, self.head, self.time = events[-1].seq, events[-1].hash, events[-1].time
+
     def _told(self, event: Event, replay: Replay) -> None:
         report = Report.from_payload(event.payload)
-        ticket = self.tickets[report.number]
         if report.number in self.settled:
             raise ValueError(f"ticket {report.number} has a report already")
         self.terms.require_learnable(report)
+        self._settle(report)
+
+    def _settle(self, report: Report) -> None:
+        ticket = self.tickets[report.number]
         self.settled[report.number] = report
         if report.ended == "missing":
             self.changed[report.number] = MISSING

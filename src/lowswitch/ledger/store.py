@@ -310,7 +310,7 @@ class Store(ABC):
             some = names[first : first + _AT_ONCE]
             marks = ", ".join("?" * len(some))
             sql = f"SELECT {_TICKET} FROM tickets WHERE ticket IN ({marks})"
-            yield from (StoredTicket(*row) for row in self.execute(sql, *some))
+            yield from map(StoredTicket._make, self.execute(sql, *some))
 
     def request(self, site: str, request: str) -> StoredTicket | None:
         """The ticket that a site got for a request."""
@@ -383,6 +383,18 @@ class Store(ABC):
             begins, small = [name[:begin].lower() for name in some], [one.lower() for one in some]
             rows = self.execute(sql, *begins, *some, *small)
             yield from (StoredTicket(*row) for row in rows)
+
+    def look_alikes(self, most: int) -> list[StoredTicket]:
+        """The tickets of a site whose names differ in blanks at their ends or in capitals alone.
+
+        most: so many such names.
+        """
+        name = "LOWER(TRIM(request))"
+        groups = f"SELECT site AS place, {name} AS name FROM tickets GROUP BY site, {name}"
+        alike = f"{groups} HAVING COUNT(*) > 1 ORDER BY 1, 2 LIMIT ?"
+        both = f"site = alike.place AND {name} = alike.name"
+        sql = f"SELECT {_TICKET} FROM tickets JOIN ({alike}) AS alike ON {both} ORDER BY number"
+        return [StoredTicket(*row) for row in self.execute(sql, most)]
 
     def open_by_site(self) -> list[tuple[str, int, int]]:
         """Each site with open tickets: how many, and the event that asked for the first one."""

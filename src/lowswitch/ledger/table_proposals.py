@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from lowswitch.checks import require_count
 from lowswitch.learners.hypotheses import LARGE
-from lowswitch.learners.judgement import RowWorth
+from lowswitch.learners.judgement import Judgement, RowWorth
 from lowswitch.learners.posterior import models_for
 from lowswitch.ledger.errors import LedgerError
 from lowswitch.ledger.evidence import (
@@ -26,6 +27,7 @@ from lowswitch.ledger.evidence import (
     what_is_left,
     words,
 )
+from lowswitch.ledger.responses import AGAIN, WITHDRAWN, ProposalView
 from lowswitch.policy.tables import TablePolicy, played_first
 from lowswitch.review.proposals import Proposal, ProposedRow
 
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
     from lowswitch.ledger.state import State
     from lowswitch.ledger.table_terms import TableTerms
     from lowswitch.ledger.terms import Known
+
+_OF_WORTH = (  # of a row: what its worth says, and what depends on that
+    *("verdict", "probability", "gain", "removal", "needed_with"),
+    *("hangs_on_sites", "hangs_on_unsettled"),
+)
 
 
 class TableProposals:
@@ -114,6 +121,49 @@ class TableProposals:
             judged = evidence.by_worth(row, facts, worths.get(row.row), word)
             found.append(self.labelled(facts | judged | {"needed_with": []}))
         return found, worth
+
+    def again(self, state: State, view: ProposalView, judgement: Judgement | None) -> ProposalView:
+        """What is left of a proposal, by a judgement that compares it with the version in use.
+
+        Without one the numbers and verdicts are withdrawn. What was seen and tried stays as
+        recorded.
+        """
+        made, nothing = state.learner.proposal(), dict.fromkeys(("probability", "gain", "removal"))
+        fixed = (UNTRIED, TRIAL)
+        if judgement is None:
+            blank = nothing | {"needed_with": [], "hangs_on_sites": [], "hangs_on_unsettled": False}
+            rows = [
+                row | blank | {"verdict": row["verdict"] if row["verdict"] in fixed else ""}
+                for row in view.rows
+            ]
+            return dataclasses.replace(view, rows=rows, numbers=WITHDRAWN)
+        tried = {(row["step"], row["state"]) for row in view.rows if not row["untried"]}
+        worse, models = self.terms.thresholds["worse"], judgement.models(len(tried))
+        worths = {one.row: one for one in judgement.row_worths(tried=len(tried), worse=worse)}
+        known = [one for row, one in worths.items() if row in tried]
+        said = words(known, models, self.terms.thresholds)
+        deployed, found = state.learner.deployed, list[dict[str, Any]]()
+        evidence = Evidence(
+            *(state.tally, deployed.actions, state.learner.told), protocol=deployed.has_protocol
+        )
+        facts = _facts(state, made, evidence, state.open_reports())
+        judged = {row.row: (row, known) for row, known in facts}
+        for row in view.rows:
+            key = row["step"], row["state"]
+            word = row["verdict"] if row["verdict"] in fixed else said.get(key, UNSURE)
+            new = self.labelled(
+                judged[key][1] | evidence.by_worth(*judged[key], worths.get(key), word)
+            )
+            found.append(row | {name: new[name] for name in _OF_WORTH})
+        found.sort(key=lambda row: -row["gain"]["mean"] if row["gain"] else 0.0)
+        return dataclasses.replace(
+            view,
+            rows=found,
+            worth=self.in_units(judgement.worth().facts()),
+            expected_false=expected_false(found),
+            models=models,
+            numbers=AGAIN,
+        )
 
     def left(self, last: dict[str, Any] | None, made: Proposal) -> dict[str, Any] | None:
         return what_is_left(last, made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _MOST_CELLS = 1 << 20  # rows of policies in one answer; larger ones are fetched table by table
 _LONGEST = 10**8  # bytes of the first event, which every opening reads
+_COLUMNS = "states", "actions", "rewards"
 _MOST_NAMED = 6  # forbidden actions that an error names
 
 
@@ -178,12 +180,55 @@ class TableTerms(Terms):
             self._require_allowed(places, played)
         return Report(number, places, played, paid, ended)
 
+    def reports(
+        self, tickets: Sequence[StoredTicket], policies: Sequence[Any], told: Sequence[Any]
+    ) -> list[Report] | None:
+        """Whole episodes in positions are checked column by column."""
+        states, actions, rewards = ([one[name] for one in told] for name in _COLUMNS)
+        if (
+            any(one.get("ended", "whole") != "whole" for one in told)
+            or any(one.get("propensities") is not None for one in told)
+            or self._forbidden
+            or not self._are_positions("state", states)
+            or not self._are_positions("action", actions)
+            or not self._are_paid(rewards)
+        ):
+            return super().reports(tickets, policies, told)
+        return [
+            Report(ticket.number, tuple(seen), tuple(played), tuple(paid), "whole")
+            for ticket, seen, played, paid in zip(tickets, states, actions, rewards, strict=True)
+        ]
+
+    def _are_positions(self, kind: str, lists: list[Any]) -> bool:
+        """Whether these are lists of H positions each."""
+        if not self._are_lists(lists):
+            return False
+        values = list(itertools.chain.from_iterable(lists))
+        return (
+            set(map(type, values)) == {int}
+            and 0 <= min(values) <= max(values) < self.size(kind)
+            and self._ambiguous[kind].keys().isdisjoint(values)
+        )
+
+    def _are_paid(self, lists: list[Any]) -> bool:
+        """Whether these are lists of H rewards each, all of them floats within the range."""
+        if not self._are_lists(lists):
+            return False
+        values, (low, high) = list(itertools.chain.from_iterable(lists)), self.rewards
+        if set(map(type, values)) != {float}:
+            return False
+        paid = np.array(values)
+        return bool(((low <= paid) & (paid <= high)).all())
+
+    def _are_lists(self, lists: list[Any]) -> bool:
+        return set(map(type, lists)) == {list} and set(map(len, lists)) == {self.horizon}
+
     def _require_allowed(self, states: Sequence[int], actions: Sequence[int]) -> None:
         for h, x, a in zip(range(self.horizon), states, actions, strict=False):
             if (h, x, a) in self._forbidden:
                 raise LedgerError(
-                    f"action {self.labels['action'][a]} is not allowed at step"
-                    f" {self.labels['step'][h]} in state {self.labels['state'][x]}"
+                    f"{self.named('action', a)} is not allowed at {self.named('step', h)} in"
+                    f" {self.named('state', x)}"
                 )
 
     def _require_lengths(
@@ -211,11 +256,14 @@ class TableTerms(Terms):
         self, report: Report, learner: Callable[[], TableLearner], policy: TablePolicy
     ) -> Steps | None:
         H, n = self.horizon, len(report.actions)
-        states = [*report.states[:H], *[0] * (H - len(report.states))]
-        actions = [*report.actions, *[-1] * (H - n)]
         low, high = self.rewards
         width = high - low
-        rewards = [*[(reward - low) / width for reward in report.rewards], *[0.0] * (H - n)]
+        paid = [(reward - low) / width for reward in report.rewards]
+        if report.ended == "whole" and n == H <= len(report.states):
+            return report.states[:H], report.actions, paid
+        states = [*report.states[:H], *[0] * (H - len(report.states))]
+        actions = [*report.actions, *[-1] * (H - n)]
+        rewards = [*paid, *[0.0] * (H - n)]
         if report.ended in ("truncated", "missing") and 0 < n < H and len(report.states) == n:
             actions[n - 1] = -1  # what came of it was not seen
         if report.ended == "terminated":

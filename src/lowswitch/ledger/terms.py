@@ -55,7 +55,8 @@ _USUAL: dict[str, Any] = {  # not recorded
 _MOST_NAME = 60  # characters
 _MOST_DAYS = 36_500
 _MOST_DIGITS = 100  # of a number; a longer label is no position of anything
-Steps = tuple[list[Any], list[int], list[float]]  # H states or contexts, actions and rewards
+# H states or contexts, actions and rewards
+Steps = tuple[Sequence[Any], Sequence[int], Sequence[float]]
 
 
 class Report(NamedTuple):
@@ -71,11 +72,11 @@ class Report(NamedTuple):
 
     def to_payload(self) -> dict[str, Any]:
         known = self.propensities
-        return ({} if known is None else {"propensities": list(known)}) | {
+        return ({} if known is None else {"propensities": known}) | {
             "number": self.number,
-            "states": list(self.states),
-            "actions": list(self.actions),
-            "rewards": list(self.rewards),
+            "states": self.states,
+            "actions": self.actions,
+            "rewards": self.rewards,
             "ended": self.ended,
         }
 
@@ -196,6 +197,11 @@ class Terms(ABC):
         """The run's word for an episode, a step, a state, an action or a reward."""
         return self.words.get(kind, WORDS[kind])
 
+    def named(self, kind: str, position: int) -> str:
+        """A label after the run's word for its kind, unless it begins with that: visit 1."""
+        word, label = self.word(kind), self.labels[kind][position]
+        return label if label.lower().startswith(word.lower()) else f"{word} {label}"
+
     @property
     @abstractmethod
     def sizes(self) -> str:
@@ -254,6 +260,23 @@ class Terms(ABC):
 
         propensities: with features, the probability of each action if another policy chose it.
         """
+
+    def reports(
+        self, tickets: Sequence[StoredTicket], policies: Sequence[Any], told: Sequence[Any]
+    ) -> list[Report] | None:
+        """Several reports after they are checked; None if one is refused.
+
+        policies: those of the tickets. told: the arguments of `Ledger.tell` by name.
+        """
+        found = list[Report]()
+        try:
+            for ticket, policy, one in zip(tickets, policies, told, strict=True):
+                seen = one["states"], one["actions"], one["rewards"], one.get("ended", "whole")
+                found.append(self.report(ticket.number, policy, *seen, one.get("propensities")))
+                self.require_learnable(found[-1])
+        except ValueError:
+            return None
+        return found
 
     @abstractmethod
     def steps(self, report: Report, learner: Callable[[], Any], policy: Any) -> Steps | None:
@@ -437,8 +460,9 @@ class Terms(ABC):
         """A reward within the declared range."""
         low, high = self.rewards
         if not (is_number(value) and low <= value <= high):
+            name = f"{self.words['reward']}:" if "reward" in self.words else "the reward"
             raise LedgerError(
-                f"the reward {value!r} is outside of the declared range [{low:g}, {high:g}], so"
+                f"{name} {value!r} is outside of the declared range [{low:g}, {high:g}], so"
                 " the report was not recorded; correct it, and send it again"
             )
         return float(value)

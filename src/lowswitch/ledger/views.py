@@ -78,16 +78,25 @@ def status(state: State, counts: dict[str, int]) -> Status:
         next_date=next_date(state),
         nothing_because=_nothing_because(state),
         may_ask=why_refused(state) is None,
+        nothing_at=learner.nothing_wanted_at,
+        next_is_free=learner.next_is_free,
     )
 
 
 def why_paused(event: Event, terms: Terms) -> str:
     """Who paused a run, when and why, for anybody who is refused because of it."""
     when = datetime.fromisoformat(event.time).strftime("%Y-%m-%d %H:%M UTC")
-    case = terms.word("episode")
     return (
-        f"{event.actor} paused this run on {when} ({event.payload['reason']!r}). No new {case} can"
-        " be enrolled, no report is taken, and no change can be approved until the run resumes"
+        f"{event.actor} paused this run on {when} ({event.payload['reason']!r}). Until the run"
+        f" resumes, {while_paused(terms)}"
+    )
+
+
+def while_paused(terms: Terms) -> str:
+    """What cannot be done while a run is paused."""
+    return (
+        f"no {terms.word('episode')} can be enrolled, no report can be sent, settled or corrected,"
+        " and no change can be approved, postponed or allowed again"
     )
 
 
@@ -170,9 +179,13 @@ def judgement(ledger: Reading, state: State, *, wait: bool = True) -> Judgement 
     """
     made = state.learner.proposal()
     assert made is not None
-    known = state.lessons.found
+    assert state.pending is not None
+    known, rule = state.lessons.found, state.pending.get("rule", BY_INTERVAL)
     if known is not None and known.proposal == made.hash:
         return known.judgement
+    if known is not None and known.told == made.told:  # the same beliefs, of what is left
+        left: Judgement | None = state.learner.evidence(made, known.judgement.posterior, rule=rule)
+        return left
     if not wait:
         return None
 
@@ -184,10 +197,40 @@ def judgement(ledger: Reading, state: State, *, wait: bool = True) -> Judgement 
     posterior = None if first is None else before.lessons.posterior_of(first)
     if posterior is None:
         return None
-    assert state.pending is not None
-    rule = state.pending.get("rule", BY_INTERVAL)
     found: Judgement | None = state.learner.evidence(made, posterior, rule=rule)
     return found
+
+
+def compared_with(ledger: Reading, state: State) -> int:
+    """The version that the recorded numbers of the pending proposal compare with.
+
+    What a decision leaves of a proposal keeps its recorded numbers. If a part was approved, they
+    compare with the version before.
+    """
+    version, later, proposals = state.version, state.pending, ledger.terms.proposals
+    some = ledger.newest(1, kind="proposed")
+    while some and later is not None:
+        before = ledger.newest(1, before=some[0].seq, kind="proposed")
+        if not before or proposals.left(before[0].payload, proposals.read(later)) is None:
+            break
+        some, later = before, before[0].payload
+        version = later["version"]
+    return version
+
+
+def rest(ledger: Reading, state: State, view: ProposalView) -> ProposalView:
+    """The pending proposal, with numbers that compare with the version in use.
+
+    Those of a rest are computed again by the beliefs of the time when it became due. If that takes
+    a long replay, they are withdrawn.
+    """
+    is_left = view.rule >= BY_WORTH and view.worth is None
+    if not is_left or not any(row["gain"] for row in view.rows):
+        return view
+    if compared_with(ledger, state) == state.version:
+        return view
+    judgement = ledger._judgement_of(state, wait=False)
+    return ledger.tables().proposals.again(state, view, judgement)
 
 
 def versions(ledger: Reading) -> list[Version]:

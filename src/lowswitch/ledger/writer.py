@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,16 @@ from lowswitch.ledger import errors, views
 from lowswitch.ledger.corrections import Corrections
 from lowswitch.ledger.dates import late_date
 from lowswitch.ledger.errors import LedgerError
-from lowswitch.ledger.events import KINDS, LEDGER, OPERATOR, SITE, Event, event, later
+from lowswitch.ledger.events import (
+    KINDS,
+    LEDGER,
+    OPERATOR,
+    SITE,
+    Event,
+    event,
+    events,
+    later,
+)
 from lowswitch.ledger.reference import is_named, not_pending
 from lowswitch.ledger.requests import Request
 from lowswitch.ledger.responses import ProposalView, Told
@@ -19,6 +29,9 @@ from lowswitch.ledger.store import Snapshot, Store, StoredTicket
 from lowswitch.ledger.terms import ENDED, Report
 
 _MOST_UNCOUNTED = 10  # reports of a ticket that are recorded, too late or contradicting
+_FEW = 8  # reports that are looked at one by one if one of them is not plain
+_NEEDED = {"ticket", "states", "actions", "rewards"}  # of `tell`
+_ARGUMENTS = _NEEDED | {"ended", "site", "propensities"}
 _MOST_HISTORY = 1000  # imports before the first ticket
 
 
@@ -33,7 +46,10 @@ class Writer:
         clock: Callable[[int], str],
         new_ticket: Callable[[int], str],
         request: Request | None = None,
+        *,
+        recent: dict[str, StoredTicket],
     ) -> None:
+        self.recent = recent  # tickets that this process issued, by name, so that none is looked up
         self.store, self.state, self.terms, self.replay = store, state, state.terms, replay
         self.clock, self.new_ticket = clock, new_ticket
         self.events: list[Event] = []
@@ -174,7 +190,14 @@ class Writer:
 
     def fetch(self, tickets: Sequence[Any]) -> None:
         """Look up many tickets at once."""
-        names = [ticket for ticket in tickets if isinstance(ticket, str)]
+        state, names = self.state, list[str]()
+        for ticket in tickets:
+            if isinstance(ticket, str):
+                issued = self.recent.pop(ticket, None)
+                if issued is None or not state.is_open(issued.number):
+                    names.append(ticket)
+                else:
+                    self.known[ticket] = issued
         self.known |= {ticket.ticket: ticket for ticket in self.store.tickets_named(names)}
 
     def ticket(self, ticket: str) -> StoredTicket:
@@ -222,7 +245,7 @@ class Writer:
                 self.add(known.site, SITE, "refused", report.to_payload())
             raise errors.ExpiredError(
                 f"ticket {ticket} was declared missing before its report came, and the run goes on"
-                " without it; an operator can enter it with amend"
+                " without it; the trial office can enter it"
             )
         before = self._told_before(known, report)
         if before is None:
@@ -233,6 +256,69 @@ class Writer:
                 " one is right, an operator can amend it"
             )
         return Told(ticket, known.number, *before)
+
+    def tell_many(self, reports: Sequence[dict[str, Any]]) -> list[Told | LedgerError]:
+        """Record reports, as many at once as need no second look; return receipts or refusals."""
+        if not reports:
+            return []
+        found = self._plain(reports)
+        if found is not None:
+            return list(self._record(*found))
+        if len(reports) > _FEW:
+            half = len(reports) // 2
+            return self.tell_many(reports[:half]) + self.tell_many(reports[half:])
+        answers = list[Told | LedgerError]()
+        for report in reports:
+            try:
+                answers.append(self.tell(**report))
+            except LedgerError as error:
+                if self.broken or isinstance(error, errors.StorageError):
+                    raise
+                answers.append(error)
+        return answers
+
+    def _plain(
+        self, reports: Sequence[dict[str, Any]]
+    ) -> tuple[list[StoredTicket], list[Report]] | None:
+        """Reports with their tickets, if each is the first one of an open ticket, and is right."""
+        state, tickets = self.state, list[StoredTicket]()
+        if state.frozen or len({report["ticket"] for report in reports}) < len(reports):
+            return None
+        for report in reports:
+            known = self.known.get(report["ticket"])
+            if known is None or report.keys() - _ARGUMENTS or not report.keys() >= _NEEDED:
+                return None
+            number, site = known.number, report.get("site")
+            if (
+                (site is not None and site != known.site)
+                or report.get("ended", "whole") not in ENDED
+                or known.status != OPEN
+                or not state.is_open(number)
+                or known.version not in range(1, state.version + 1)
+            ):
+                return None
+            tickets.append(known)
+        policies = [state.versions[known.version - 1] for known in tickets]
+        found = self.terms.reports(tickets, policies, reports)
+        return None if found is None else (tickets, found)
+
+    def _record(self, tickets: list[StoredTicket], reports: list[Report]) -> list[Told]:
+        """Write and apply the next events, a report of each of these open tickets."""
+        state, time, rows = self.state, self.state.time, list[list[Any]]()
+        told = zip(itertools.count(state.seq + 1), tickets, reports, strict=False)
+        for seq, known, report in told:
+            time = later(self.clock(seq), time)
+            rows.append([seq, time, known.site, SITE, "told", report.to_payload(), ""])
+        made = events(rows, state.head)
+        self.events += made
+        self.broken = True
+        state.told(made, reports)
+        self.broken = False
+        self.reports |= {known.number: one.seq for known, one in zip(tickets, made, strict=True)}
+        return [
+            Told(known.ticket, known.number, one.seq, one.hash)
+            for known, one in zip(tickets, made, strict=True)
+        ]
 
     def amend(self, reports: Sequence[dict[str, Any]], reason: str, by: str) -> list[Told]:
         """Correct reports, with one replay for all of them."""
@@ -295,8 +381,11 @@ class Writer:
             return
         sent = self._sent("conflict", known.number)
         answered = self._sent("dismissed", known.number)
-        last = max([known.report or 0, *(one.seq for one in answered)])
-        if not any(one.seq > last for one in sent):
+        last = max([0, *(one.seq for one in answered if not one.payload.get("unlikely"))])
+        other = [
+            one for one in sent if self.on_record(known, Report.from_payload(one.payload)) is None
+        ]
+        if not any(one.seq > last for one in other):
             raise LedgerError(f"no report waits that contradicts the one of ticket {ticket}")
         self.add(by, OPERATOR, "dismissed", {"number": known.number, "reason": reason})
 

@@ -20,9 +20,11 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +36,11 @@ from lowswitch.io import storage
 from lowswitch.races.portfolio import portfolio as default_portfolio
 from lowswitch.races.report import AXES, LIMITS
 from lowswitch.races.standings import Costs, Frontier, Point, risk_of, standard_error
-from lowswitch.runs.simulate import NothingLearnedWarning, simulate
+from lowswitch.runs.jobs import Options
+from lowswitch.runs.results import Runs
+from lowswitch.runs.simulate import NothingLearnedWarning, job_of, play_away, simulate
 from lowswitch.runs.sweep import require_different
+from lowswitch.runs.units import Crew, Fleet, crew_of
 from lowswitch.show.progress import LOADING, Progress, cores, say
 from lowswitch.table_learner import BonusWarning
 
@@ -59,6 +64,7 @@ def frontier(
     threads: int | None = None,
     progress: bool | None = None,
     name: str = "",
+    fleet: Fleet | None = None,
 ) -> Frontier:
     """Find the algorithm with the least regret for each number of deployments on a problem.
 
@@ -90,6 +96,9 @@ def frontier(
         Whether to show progress, as in `lowswitch.simulate`.
     name
         The name of the problem in the result.
+    fleet
+        `concurrent.Ray` shares all runs among the nodes of a cluster. The folder keeps every run
+        as soon as it is finished.
 
     Returns
     -------
@@ -114,7 +123,21 @@ def frontier(
         )
     labels = _checked(portfolio, budget)
     workers = require_count("threads", cores() if threads is None else threads)
-    track = _Track(mdp, episodes, folder, workers, progress)
+    with crew_of(fleet) as crew:
+        track = _Track(mdp, episodes, folder, workers, progress, crew)
+        return _raced(track, labels, seeds, require_count("confirm", confirm, least=2), most, name)
+
+
+def _raced(
+    track: _Track,
+    labels: dict[Algorithm, str],
+    seeds: int,
+    confirm: int,
+    most: int | None,
+    name: str,
+) -> Frontier:
+    """Run the heats, the final and the confirmation of the algorithms with these labels."""
+    mdp, size = track.mdp, track.mdp.size
     selection: dict[Algorithm, Costs] = {}
     racing, first = list(labels), _SELECTION
     for i, (more, slack) in enumerate(_HEATS):
@@ -129,7 +152,7 @@ def frontier(
         near = _near_a_front(selection | final, _HEATS[-1][1])
         racing = [algorithm for algorithm in near if algorithm not in final]
     most_of = {one: _most_deployments(selection[one], costs) for one, costs in final.items()}
-    fresh = range(seeds, seeds + require_count("confirm", confirm, least=2))
+    fresh = range(seeds, seeds + confirm)
     confirmed: dict[Algorithm, Costs] = {}
     while racing := _contenders(final | confirmed, confirmed, most_of, most):
         confirmed |= track.run(racing, fresh, "confirming")
@@ -140,14 +163,14 @@ def frontier(
         stated |= track.run(racing, last, "stating")
         for one in racing:
             most_of[one] = max(most_of[one], _most_deployments(stated[one]))
-    say(track.kept.note, show=progress)
+    say(track.kept.note, show=track.progress)
     return Frontier(
         name=name,
         horizon=size["horizon"],
         states=size.get("states") or size["features"],
         actions=size["actions"],
-        episodes=episodes,
-        optimal_value=mdp.optimal_value(episodes),
+        episodes=track.episodes,
+        optimal_value=mdp.optimal_value(track.episodes),
         points=tuple(
             Point(
                 algorithm=algorithm,
@@ -275,8 +298,10 @@ class _Track:
         folder: str | os.PathLike[str] | None,
         threads: int,
         progress: bool | None,
+        crew: Crew | None = None,
     ) -> None:
         self.mdp, self.episodes, self.threads, self.progress = mdp, episodes, threads, progress
+        self.crew = crew
         self.problem, self.horizon = mdp.facts(), mdp.size["horizon"]
         self.kept = storage.Kept(None if folder is None else Path(folder) / "kept")
 
@@ -284,16 +309,41 @@ class _Track:
         self, algorithms: Sequence[Algorithm], seeds: Sequence[int], label: str
     ) -> dict[Algorithm, Costs]:
         """The costs of each algorithm on these seeds."""
+        if self.crew is not None:
+            return self._away(self.crew, algorithms, seeds, label)
         costs, each = {}, len(seeds) * self.episodes * self.horizon
         with Progress(len(algorithms) * each, unit="steps", show=self.progress, label=label) as bar:
             bar.note(LOADING)
             for i, algorithm in enumerate(algorithms):
                 if i:
                     bar.update(i * each, f"  {i + 1} of {len(algorithms)}: {algorithm}")
-                configuration = [self.problem, self.episodes, algorithm.facts(), list(seeds)]
+                configuration = self._facts(algorithm, seeds)
                 compute = partial(self._simulate, algorithm, seeds)
                 costs[algorithm] = self.kept.get("costs", configuration, compute, Costs)
         return costs
+
+    def _facts(self, algorithm: Algorithm, seeds: Sequence[int]) -> list[Any]:
+        return [self.problem, self.episodes, algorithm.facts(), list(seeds)]
+
+    def _away(
+        self, crew: Crew, algorithms: Sequence[Algorithm], seeds: Sequence[int], label: str
+    ) -> dict[Algorithm, Costs]:
+        """The same, as a crew finds them: the seeds of all algorithms at once."""
+        found, facts = dict[Algorithm, Costs](), [self._facts(one, seeds) for one in algorithms]
+        for algorithm, its in zip(algorithms, facts, strict=True):
+            with suppress(LookupError):
+                found[algorithm] = self.kept.find("costs", its, __name__, Costs)
+        left = [i for i, algorithm in enumerate(algorithms) if algorithm not in found]
+        jobs = [
+            job_of(self.mdp, algorithms[i], self.episodes, list(seeds), Options()) for i in left
+        ]
+        steps = sum(job.steps for job in jobs)
+        with Progress(max(1, steps), unit="steps", show=self.progress, label=label) as bar:
+            several = play_away(jobs, crew, bar, self.kept, [facts[i] for i in left])
+            for at, runs in several:
+                costs = found[algorithms[left[at]]] = _costs_of(runs, 1)
+                self.kept.add("costs", facts[left[at]], __name__, costs)
+        return {algorithm: found[algorithm] for algorithm in algorithms}
 
     def _simulate(self, algorithm: Algorithm, seeds: Sequence[int]) -> Costs:
         with warnings.catch_warnings():
@@ -308,5 +358,10 @@ class _Track:
                 threads=self.threads,
                 progress=False,
             )
-        seconds = np.full(len(seeds), runs.seconds * min(self.threads, len(seeds)) / len(seeds))
-        return Costs(runs.seeds, runs.regret, runs.deployments, runs.local_switches, seconds)
+        return _costs_of(runs, min(self.threads, len(seeds)))
+
+
+def _costs_of(runs: Runs, workers: int) -> Costs:
+    """The costs of some runs, of which so many were played at a time."""
+    seconds = np.full(len(runs.seeds), runs.seconds * workers / len(runs.seeds))
+    return Costs(runs.seeds, runs.regret, runs.deployments, runs.local_switches, seconds)

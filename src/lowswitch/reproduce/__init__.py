@@ -31,6 +31,7 @@ from lowswitch.reproduce.lab import FULL, QUICK, Effort, Lab
 from lowswitch.reproduce.origin import describe_origin
 from lowswitch.reproduce.pictures import Picture
 from lowswitch.reproduce.section import Section
+from lowswitch.runs.units import Fleet, crew_of
 from lowswitch.show import report
 from lowswitch.show.progress import say, waiting
 
@@ -59,18 +60,30 @@ def reproduce(
     only: Sequence[str] = (),
     progress: bool | None = None,
     measured: Callable[[Section], None] | None = None,
+    fleet: Fleet | None = None,
 ) -> list[Section]:
     """Measure the claims, write the page with its figures and numbers into a folder, and return
     the sections of the page.
 
     Every finished experiment is cached in the folder, so a second call resumes where the first was
-    interrupted. measured: called with each section as soon as its claim has been measured.
+    interrupted. measured: called with each section as soon as its claim has been measured. fleet:
+    `concurrent.Ray` shares the runs of a claim among the nodes of a cluster; each is kept as soon
+    as it is finished.
     """
     for name in only:
         if name not in CLAIMS:
             raise ValueError(f"unknown claim {name!r}; {nearest(name, CLAIMS)}")
     out = Path(folder)
-    lab = Lab(out, effort, progress=progress)
+    with crew_of(fleet) as crew:
+        lab = Lab(out, effort, progress=progress, crew=crew)
+        return _reproduced(lab, out, only, measured)
+
+
+def _reproduced(
+    lab: Lab, out: Path, only: Sequence[str], measured: Callable[[Section], None] | None
+) -> list[Section]:
+    """Measure the claims in a laboratory, and write the page."""
+    progress, effort = lab.progress, lab.effort
     sections: list[Section] = []
     drawn: dict[str, Picture] = {}
     for name in only or CLAIMS:

@@ -5,21 +5,22 @@ reproduction goes on.
 from __future__ import annotations
 
 import copy
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from lowswitch import bandits, envs
 from lowswitch.algorithms.algorithm import Algorithm
+from lowswitch.checks import checked_seeds
 from lowswitch.envs.mdp import RewardLaw, TabularMDP
 from lowswitch.io import storage
+from lowswitch.runs.jobs import Options
 from lowswitch.runs.results import Runs
-from lowswitch.runs.simulate import NothingLearnedWarning, simulate
-from lowswitch.show.progress import Progress, cores, run_all, waiting
+from lowswitch.runs.simulate import NothingLearnedWarning, job_of, play_away, simulate
+from lowswitch.runs.units import Crew, Keep, Threads, each
+from lowswitch.show.progress import Progress, cores, waiting
 from lowswitch.table_learner import BonusWarning
 
 Result = TypeVar("Result")
@@ -65,8 +66,15 @@ FULL = Effort(
 class Lab:
     """Runs experiments, or finds the results of those that were run before."""
 
-    def __init__(self, folder: Path, effort: Effort, *, progress: bool | None = None) -> None:
-        self.effort, self.progress = effort, progress
+    def __init__(
+        self,
+        folder: Path,
+        effort: Effort,
+        *,
+        progress: bool | None = None,
+        crew: Crew | None = None,
+    ) -> None:
+        self.effort, self.progress, self.crew = effort, progress, crew
         self.kept = storage.Kept(folder / "cache")
         self.reward_law: RewardLaw = "deterministic"  # of problems that do not name theirs
 
@@ -98,8 +106,16 @@ class Lab:
         """`simulate` of a named problem, by default over the main number of episodes and seeds."""
         episodes, seeds = episodes or self.effort.episodes, seeds or self.effort.seeds
         problem = self.text(problem)
+        configuration = [problem, algorithm.facts(), episodes, seeds, history]
 
         def compute() -> Runs:
+            if self.crew is not None:
+                options, numbers = Options(history=history), checked_seeds(seeds)
+                job = job_of(envs.make(problem), algorithm, episodes, numbers, options)
+                label = str(algorithm)
+                with Progress(job.steps, unit="steps", show=self.progress, label=label) as bar:
+                    ((_, runs),) = play_away([job], self.crew, bar, self.kept, [configuration])
+                return runs
             with warnings.catch_warnings():
                 for kind in (BonusWarning, NothingLearnedWarning):
                     warnings.simplefilter("ignore", kind)  # the page says what c = 1 does
@@ -112,7 +128,6 @@ class Lab:
                     progress=self.progress,
                 )
 
-        configuration = [problem, algorithm.facts(), episodes, seeds, history]
         return self.kept.get("runs", configuration, compute, Runs)
 
     def bandit(
@@ -150,24 +165,18 @@ class Lab:
         `compute` is given the place of a configuration; each of them plays `episodes` episodes.
         """
         found: dict[int, Result] = {}
-
-        def work(place: int, stop: threading.Event) -> None:
-            if not stop.is_set():
-                found[place] = self.kept.get(
-                    name, configurations[place], partial(compute, place), wanted
-                )
-
-        works = [partial(work, place) for place in range(len(configurations))]
+        units, count = [(place,) for place in range(len(configurations))], len(configurations)
         with (
-            Progress(len(works) * episodes, unit="episodes", show=self.progress, label=name) as bar,
+            Progress(count * episodes, unit="episodes", show=self.progress, label=name) as bar,
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore", BonusWarning)
-            run_all(
-                works,
-                workers=cores(),
-                look_up=lambda: bar.update(
-                    len(found) * episodes, f"  {len(found)} of {len(works)} runs"
-                ),
-            )
-        return [found[place] for place in range(len(works))]
+            crew, keep = self.crew or Threads(cores()), Keep(self.kept, name, wanted)
+            for place, result in each(crew, compute, units, configurations, keep):
+                found[place] = result
+                bar.update(len(found) * episodes, f"  {len(found)} of {count} runs")
+        return [found[place] for place in range(count)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the crew, which stays where it is when an experiment is sent to its workers."""
+        return self.__dict__ | {"crew": None}

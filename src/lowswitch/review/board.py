@@ -96,6 +96,18 @@ class Reviewed:
         passed: np.ndarray = self._knowledge.dates_between(since, self.told)
         return passed
 
+    @property
+    def nothing_wanted_at(self) -> int | None:
+        """After how many episodes the learner could last propose, if it wanted nothing then."""
+        return None if self._gate.pending is not None else self._gate.nothing_wanted_at
+
+    @property
+    def next_is_free(self) -> bool:
+        """Whether the next proposal uses up none of the budget: it replaces one that is pending or
+        was withdrawn.
+        """
+        return self._gate.pending is not None or self._gate.replaces
+
     def why_nothing(self) -> str | None:
         """Why no proposal is pending, in words, or None if one is."""
         if self.gate == "open":
@@ -342,6 +354,21 @@ class Reviewed:
                 knowledge, checked, self.told, hold=hold, until=_checked_until(until)
             )
         )
+
+    def floor_warning(self, policy: Any = None) -> str | None:
+        """What today's data say against the `floor` of the algorithm; None if it is kept.
+
+        Approvals below the floor are refused. A rollback, a veto and a policy installed by hand are
+        not, because they must always be possible; ask this before or after them. With
+        features, a policy without a trial is not checked.
+
+        Parameters
+        ----------
+        policy
+            A policy that might be deployed, by default the deployed one.
+        """
+        checked = None if policy is None else self._checked_policy(policy)
+        return self._gate.floor_warning(self._knowledge, checked, self.told)
 
     def _checked_policy(self, policy: Any) -> Any:
         """Check that a policy may be deployed."""

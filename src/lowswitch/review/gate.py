@@ -98,7 +98,9 @@ class Knowledge(Protocol):
         """The share of the initial policy's value that every deployment must keep, if any."""
 
     def at_floor(self, parts: Parts, floor: float, told: int) -> Any:
-        """Whether the policy that these parts lead to keeps to a floor: an `AtFloor`."""
+        """Whether the policy that these parts lead to keeps to a floor: an `AtFloor`, or None if it
+        has no protocol.
+        """
 
     def deploy(self, parts: Iterable[Any], told: int) -> tuple[Any, int]:
         """Deploy parts of a proposal; return the change as the learner reports it.
@@ -306,6 +308,17 @@ class Gate:
             return
         deployed = _approved(knowledge, parts, part, share)
         knowledge.at_floor(deployed, knowledge.floor, told).require()
+
+    def floor_warning(self, knowledge: Knowledge, policy: Any, told: int) -> str | None:
+        """What today's data say against a policy, by default the deployed one, if it lies below
+        the floor.
+        """
+        if knowledge.floor is None:
+            return None
+        parts: Parts = {} if policy is None else knowledge.parts_to(policy)
+        law = knowledge.at_floor(parts, knowledge.floor, told)
+        found: str | None = law.warning("another version may keep it") if law else None
+        return found
 
     def _deploy(self, knowledge: Knowledge, parts: Parts, told: int) -> Any:
         """Deploy parts, and count the deployment."""

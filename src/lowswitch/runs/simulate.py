@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from lowswitch.envs.problem import Problem, require_problem
 from lowswitch.envs.simulator import Simulator
 from lowswitch.features.problem import FeatureProblem
 from lowswitch.history import RunCosts
+from lowswitch.io import storage
 from lowswitch.runs.feature_jobs import FeatureJob
 from lowswitch.runs.jobs import Device, Job, Options, Run
 from lowswitch.runs.results import Runs
@@ -36,6 +37,7 @@ from lowswitch.runs.results import load as load
 from lowswitch.runs.simulator_jobs import SimulatorJob
 from lowswitch.runs.stopping import Stop
 from lowswitch.runs.table_jobs import TableJob, play_on_gpu
+from lowswitch.runs.units import Crew, Fleet, Keep, crew_of, each
 from lowswitch.show.progress import (
     LOADING,
     Progress,
@@ -70,6 +72,7 @@ def simulate(
     warm_start: tuple[Any, Any, Any] | None = None,
     stop: Stop | None = None,
     delay: int = 0,
+    fleet: Fleet | None = None,
 ) -> Runs:
     """Run an algorithm for `episodes` episodes of H steps under each seed.
 
@@ -110,6 +113,8 @@ def simulate(
     delay
         D: the outcome of an episode is known after D more episodes, as when a treatment takes time
         to work. The last D outcomes arrive too late. For problems with tables.
+    fleet
+        `concurrent.Ray` shares the seeds among the nodes of a cluster, with the same results.
 
     Returns
     -------
@@ -133,18 +138,29 @@ def simulate(
     workers = require_count("threads", cores() if threads is None else threads)
     options = Options(regret, history, device, initial, warm_start, stop, delay)
     job = job_of(mdp, algorithm, episodes, checked_seeds(seeds), options)
+    require_cpu(device, fleet)
     if device == "cpu":
         workers = min(workers, len(job.seeds))
         what = f"{len(job.seeds):,} seeds on {workers} threads"
         way_out = "use fewer threads, fewer policies (members), or a smaller problem"
         require_memory(job.nbytes(workers), what, way_out)
         say(job.outlook(workers), show=progress)
-    with Progress(job.steps, unit="steps", show=progress, label=str(algorithm)) as bar:
-        (results,) = play_jobs([job], device, workers, bar)
+    bar = Progress(job.steps, unit="steps", show=progress, label=str(algorithm))
+    with bar, crew_of(fleet) as crew:
+        if crew is None:
+            (results,) = play_jobs([job], device, workers, bar)
+        else:
+            ((_, results),) = play_away([job], crew, bar)
     warn_if_drowned(float(results.drowned_share.mean()), algorithm)
     warn_if_nothing_learned(results, mdp)
     _warn_if_beyond_bound(results)
     return results
+
+
+def require_cpu(device: Device, fleet: Fleet | None) -> None:
+    """Refuse a fleet that would play on a GPU."""
+    if fleet is not None and device == "gpu":
+        raise ValueError("the workers of a fleet play on CPUs; leave fleet out, or the device")
 
 
 def job_of(
@@ -256,6 +272,53 @@ def play_jobs(
         job.runs(RunCosts.joined([run.costs for run in played]), seconds / len(jobs))
         for job, played in zip(jobs, runs, strict=True)
     ]
+
+
+class PlayedSeed(NamedTuple):
+    """One seed of a job, played by a crew."""
+
+    costs: RunCosts
+    seconds: float
+
+
+def play_away(
+    jobs: Sequence[Job],
+    crew: Crew,
+    bar: Progress,
+    kept: storage.Kept | None = None,
+    facts: Sequence[Any] = (),
+) -> Iterator[tuple[int, Runs]]:
+    """Let a crew play all runs of all jobs; hand out the results of a job once they are complete.
+
+    A unit of work is one seed of a job. kept, facts: where finished ones are kept, and what tells
+    each job from the others. The seconds of a job are those of its seeds together.
+    """
+    units = [(job, seed) for job in jobs for seed in job.seeds]
+    places = [i for i, job in enumerate(jobs) for _ in job.seeds]
+    names = [
+        [facts[i] if facts else None, seed] for i, (_, seed) in zip(places, units, strict=True)
+    ]
+    found: list[dict[int, PlayedSeed]] = [{} for _ in jobs]
+    keep, steps = Keep(kept or storage.Kept(None), "seed", PlayedSeed), 0
+    bar.note(LOADING)
+    for at, played in each(crew, play_seed, units, names, keep):
+        i, (job, seed) = places[at], units[at]
+        found[i][seed] = played
+        steps += job.episodes * job.horizon
+        bar.update(steps)
+        if len(found[i]) == len(job.seeds):
+            seeds = [found[i][seed] for seed in job.seeds]
+            found[i] = {}
+            costs = RunCosts.joined([one.costs for one in seeds])
+            yield i, job.runs(costs, sum(one.seconds for one in seeds))
+
+
+def play_seed(job: Job, seed: int) -> PlayedSeed:
+    """One run, wherever it is played; its seconds leave out the loading of kernels."""
+    job.begin(seed, 1).play(threading.Event())
+    run, begin = job.begin(seed, job.episodes), time.perf_counter()
+    run.play(threading.Event())
+    return PlayedSeed(run.costs, time.perf_counter() - begin)
 
 
 def _play_all(jobs: list[Job], runs: list[list[Run]], workers: int, bar: Progress) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
@@ -16,7 +17,8 @@ from lowswitch.envs.problem import Problem
 from lowswitch.io import storage
 from lowswitch.runs.jobs import Device, Job, Options
 from lowswitch.runs.results import Runs, algorithm_of, warn_of_own_parts
-from lowswitch.runs.simulate import job_of, play_jobs
+from lowswitch.runs.simulate import job_of, play_away, play_jobs, require_cpu
+from lowswitch.runs.units import Crew, Fleet, crew_of
 from lowswitch.show import plotting, profiles, report
 from lowswitch.show.progress import Progress, cores, say
 from lowswitch.show.tables import Table, Tables
@@ -204,6 +206,7 @@ def sweep(
     regret: bool = True,
     folder: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
+    fleet: Fleet | None = None,
 ) -> Sweep:
     """Run every algorithm on every problem, for `episodes` episodes under each seed.
 
@@ -230,6 +233,9 @@ def sweep(
         A folder for finished work and the state of a GPU, from which the same call resumes.
     progress
         Whether to show progress, as in `simulate`.
+    fleet
+        `concurrent.Ray` shares all runs among the nodes of a cluster. The folder keeps every run
+        as soon as it is finished.
     """
     require_word("device", device, get_args(Device))
     given = [problems] if isinstance(problems, Problem) else list(problems)
@@ -250,6 +256,10 @@ def sweep(
         for learner in learners
     ]
     found = _Found(kept, jobs)
+    require_cpu(device, fleet)
+    with crew_of(fleet if found.missing else None) as crew:
+        if crew is not None:
+            found.play_away(crew, progress)
     say(kept.note, show=progress)
     most = _MOST_RUNS if device == "gpu" else _RUNS_A_THREAD * workers
     batches = list(_batches(found.missing, max(1, most // len(numbers))))
@@ -285,26 +295,31 @@ class _Found:
     """The runs that are known, from a folder or by now."""
 
     def __init__(self, kept: storage.Kept, jobs: list[Job]) -> None:
-        self.kept, self.runs = kept, dict[int, Runs]()
+        self.kept, self.jobs, self.runs = kept, jobs, dict[int, Runs]()
         prints = {id(job.problem): job.problem.facts() for job in jobs} if kept.folder else {}
         self.facts = [_facts(job, prints.get(id(job.problem))) for job in jobs]
         for i, facts in enumerate(self.facts):
-            try:
-                self.runs[i] = kept.get("sweep", facts, _is_missing, Runs)
-            except LookupError:
-                continue
+            with suppress(LookupError):
+                self.runs[i] = kept.find("sweep", facts, __name__, Runs)
         self.missing = [i for i in range(len(jobs)) if i not in self.runs]
 
     def add(self, i: int, runs: Runs) -> None:
-        self.runs[i] = self.kept.get("sweep", self.facts[i], lambda: runs, Runs)
+        self.runs[i] = runs
+        self.kept.add("sweep", self.facts[i], __name__, runs)
+
+    def play_away(self, crew: Crew, progress: bool | None) -> None:
+        """Let a crew play the runs that are missing."""
+        jobs = [self.jobs[i] for i in self.missing]
+        facts = [self.facts[i] for i in self.missing]
+        steps, label = sum(job.steps for job in jobs), counted(len(jobs), "setting")
+        with Progress(steps, unit="steps", show=progress, label=label) as bar:
+            for at, runs in play_away(jobs, crew, bar, self.kept, facts):
+                self.add(self.missing[at], runs)
+        self.missing = []
 
     def checkpoint(self, batch: list[int]) -> Path | None:
         """The file for the state of a GPU that plays these."""
         return self.kept.place("gpu", [self.facts[i] for i in batch], __name__)
-
-
-def _is_missing() -> Runs:
-    raise LookupError
 
 
 def _facts(job: Job, problem: dict[str, Any] | None) -> dict[str, Any]:

@@ -197,14 +197,18 @@ class Access:
 
     def check(self, text: str) -> Token | None:
         """The token with this secret, if it works now."""
-        found, now = self._owned(text), _now()
-        if found is None or not found.works(now):
+        found = self._owned(text)
+        if found is None or not found.works(_now()):
             return None
-        minute = now.isoformat(timespec="minutes")
-        if self._last.get(found.id) != minute:
-            with self._noting:
-                self._last[found.id] = self._noted.used[found.id] = minute
+        self.note_use(found)
         return found
+
+    def note_use(self, token: Token) -> None:
+        """Note that a token was used, for a request or by somebody who logged in with it."""
+        minute = _now().isoformat(timespec="minutes")
+        if self._last.get(token.id) != minute:
+            with self._noting:
+                self._last[token.id] = self._noted.used[token.id] = minute
 
     def expired(self, text: str) -> Token | None:
         """The token with this secret, if its only fault is that it has expired."""

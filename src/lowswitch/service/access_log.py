@@ -31,16 +31,18 @@ class Line(NamedTuple):
     said: str
 
 
-def lines(access: Access, wanted: display.Wanted, words: str, *, whole: bool) -> list[Line]:
-    """The newest events that fit; whole: not only those about tokens."""
+def lines(
+    access: Access, wanted: display.Wanted, words: str, *, whole: bool, most: int = 0
+) -> list[Line]:
+    """The newest events that fit; whole: not only those about tokens. most: or up to this many."""
     tokens = {one.id: one for one in access.tokens()}
     found = list[Line]()
-    for event in access.newest(_READ):
+    for event in access.newest(most or _READ):
         line = Line(event, _WORDS.get(event.kind, event.kind), _said(event, tokens))
         text = f"{line.word} {line.said} {event.actor}".lower()
         if wanted.fits(event) and words.lower() in text and (whole or event.kind in OF_TOKENS):
             found.append(line)
-    return found[: _LISTED if whole else _FEW]
+    return found[: most or (_LISTED if whole else _FEW)]
 
 
 def _said(event: Event, tokens: dict[str, Token]) -> str:
@@ -55,6 +57,8 @@ def _said(event: Event, tokens: dict[str, Token]) -> str:
     if event.kind == "login_failed":
         known = f" with {whose}" if whose else ""
         return f"{counted(facts['count'], 'time')} from {facts['from']}{known}"
+    if event.kind == "verified":
+        return facts["what"] if facts["whole"] else f"damaged: {facts['what']}"
     return whose or "; ".join(_pair(*one) for one in facts.items())
 
 

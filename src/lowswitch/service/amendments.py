@@ -13,7 +13,7 @@ from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.state import MISSING, REFUSED
 from lowswitch.ledger.store import StoredTicket
 from lowswitch.policy.linear import LinearPolicy
-from lowswitch.service import display, standing
+from lowswitch.service import display, doubts, standing
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import MOST_DIGITS, RefusedError, count, query
 from lowswitch.service.entries import Entry
@@ -30,6 +30,7 @@ _STALE = (
     " are kept. Where they differ from the record, the value on record stands below them. Make them"
     " right, then go on"
 )
+_PARTS = ("states", "actions", "rewards")
 _DONE = {"Correct": "corrected", "Enter": "entered"}
 
 
@@ -65,13 +66,28 @@ async def _amend_form(
         status,
         unlikely=call.service.journal.doubted.get(known.number, ("", []))[1],
         ticket=known,
+        filled=next((made for made, _ in others if made.seq == event), None),
         meanwhile=await _meanwhile(call, ticket),
         lines=entry.lines(steps),
         on_record=Entry.of(report, len(steps)).lines([*steps]),
         ended=entry.ended,
         endings=display.endings_of(ledger.terms),
         event=event,
-        others=[(made, Entry.of(one, len(steps)).lines(steps)) for made, one in others],
+        others=[
+            {
+                "made": made,
+                "lines": sent.lines(steps),
+                "ended": display.ENDINGS[sent.ended],
+                "differs": sent.differences(
+                    Entry.of(report, len(steps)), ledger.terms, is_new=False
+                )
+                if known.status not in LOST
+                else [],
+            }
+            for made, one in others
+            for sent in [Entry.of(one, len(steps))]
+        ],
+        now_ended=display.ENDINGS[Entry.of(report, len(steps)).ended],
         is_new=known.status in LOST,
         wrong=wrong,
     )
@@ -131,7 +147,8 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
             sent = len(ledger.uncounted(known.number))
             seen = (given[name] for name in ("states", "actions", "rewards", "ended"))
             relearns = ledger.require_correction(ticket, *seen)
-            return known, report, sent, relearns, _not_planned(ledger, known, entry, report)
+            old = Entry.of(report, terms.size("step"))
+            return known, report, sent, relearns, not_planned(call, known, entry, old)
 
         found, report, sent, relearns, unplanned = await call.service.engine.call(read)
         whose, is_new = f"{found.site}, {found.request}", found.status in LOST
@@ -148,6 +165,7 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
             [
                 *changes,
                 *([several] if is_new and sent > 1 else []),
+                *(await still_open(call, [(found, entry)])),
                 *(await consequences(call, relearns)),
             ],
             warnings=[*[f"After you opened the form: {line}" for line in meanwhile], *unplanned],
@@ -158,32 +176,79 @@ async def _amend(call: Call, ticket: str, entry: Entry) -> Response:
 
     def done(_: Any, made: Sheet) -> tuple[str, str]:
         verb, _, rest = made.button.partition(" ")
-        return "/tickets", f"{rest[:1].upper()}{rest[1:]} is {_DONE[verb]}."
+        still = [line for line in made.lines if "stays in the list" in line]
+        return "/tickets", " ".join([f"{display.sentence(rest)} is {_DONE[verb]}.", *still])
 
     return await two_steps(call, "amend", given, sheet, done)
 
 
-def _not_planned(
-    ledger: Reading, ticket: StoredTicket, entry: Entry, before: dict[str, Any]
-) -> list[str]:
-    """The new actions of a report that its version gives to nobody in that state."""
-    terms, policy, found = ledger.terms, ledger.policy_of(ticket.version), list[str]()
+def not_planned(call: Call, ticket: StoredTicket, entry: Entry, old: Entry) -> list[str]:
+    """What is new and unlikely in a correction: by what was reported, or by what was planned."""
+    ledger, seen = call.service.ledger, call.service.journal.seen
+    terms, policy = ledger.terms, ledger.policy_of(ticket.version)
+    now, before = (
+        doubts.of_site(
+            seen,
+            terms,
+            {
+                name: [*filter(None, getattr(one, name))]
+                for name in ("states", "actions", "rewards")
+            },
+            None,
+        )
+        for one in (entry, old)
+    )
+    found = [f"{line}. Is it a typing error?" for line in now if line not in before]
     if isinstance(policy, LinearPolicy):
         return found
     steps, names = terms.labels["step"], terms.labels["action"]
-    old = Entry.of(before, len(steps))
     for h, (state, action) in enumerate(zip(entry.states, entry.actions, strict=False)):
-        if not (state and action) or (state, action) == (old.states[h], old.actions[h]):
+        same = ([state], [action]) == (old.states[h : h + 1], old.actions[h : h + 1])
+        if not (state and action) or same:
             continue
         x, a = terms.index("state", terms.read_state(state)), terms.index("action", action)
         planned = sorted({*policy[:, h, x].tolist()})
         if a not in planned:
             given = several([names[one] for one in planned], "or")
+            gone = ", which is forbidden there" * ((h, x, a) in call.service.journal.forbidden)
             found.append(
                 f"{steps[h]}: version {ticket.version} gives {given} for {state}, and you filled"
-                f" in {action}. Is it a typing error?"
+                f" in {action}{gone}. Is it a typing error?"
             )
     return found
+
+
+async def still_open(call: Call, some: Sequence[tuple[StoredTicket, Entry]]) -> list[str]:
+    """Which lists of reports to settle the corrected ones stay in, or leave."""
+    await catch_up(call)
+    return await call.service.engine.call(lambda: _still_open(call, some))
+
+
+def _still_open(call: Call, some: Sequence[tuple[StoredTicket, Entry]]) -> list[str]:
+    journal, ledger, found = call.service.journal, call.service.ledger, list[str]()
+    terms = ledger.terms
+    for ticket, entry in some:
+        name = f"{ticket.site}, {ticket.request}"
+        if ticket.number in journal.contradicted:
+            sent = [Entry.of(one, terms.size("step")) for _, one in ledger.uncounted(ticket.number)]
+            if any(not entry.differences(one, terms, is_new=False) for one in sent):
+                found.append(f"This is what {ticket.site} sent later, so nothing contradicts it.")
+            else:
+                found.append(
+                    f"The report of {name} stays in the list of contradicting reports: the other"
+                    f" one that {ticket.site} sent says something else still. If that is settled,"
+                    " dismiss it there."
+                )
+        if ticket.number in journal.doubted and _is_doubtful(call, ticket, entry):
+            found.append(f"The report of {name} stays in the list of unlikely reports.")
+    return found
+
+
+def _is_doubtful(call: Call, ticket: StoredTicket, entry: Entry) -> bool:
+    """Whether something in a corrected report is unlikely still."""
+    journal, terms = call.service.journal, call.service.ledger.terms
+    report = entry.given(terms)
+    return bool(doubts.of_site(journal.seen, terms, report, journal.plan(ticket.number)))
 
 
 async def late(call: Call) -> Response:
@@ -193,12 +258,12 @@ async def late(call: Call) -> Response:
     chosen = list(dict.fromkeys(value for name, value in call.fields if name == "ticket"))
     if not chosen:
         return await list_page(call, view_of(call), "Select the reports to take in first.", 422)
-    ledger = call.service.ledger
-
-    steps = ledger.terms.labels["step"]
+    ledger, steps = call.service.ledger, call.service.ledger.terms.labels["step"]
+    await catch_up(call)
 
     def read() -> _Late:
         said, reports, gone, relearns = list[str](), list[dict[str, Any]](), list[str](), False
+        doubtful = list[str]()
         for one in ledger.tickets_named(chosen):
             sent = [report for _, report in ledger.uncounted(one.number) if one.status == REFUSED]
             if not sent:
@@ -209,13 +274,16 @@ async def late(call: Call) -> Response:
                 said.append(
                     _several_sent(one, [Entry.of(old, len(steps)) for old in sent[1:]], steps)
                 )
+            journal = call.service.journal
+            why = doubts.of_site(journal.seen, ledger.terms, sent[0], journal.plan(one.number))
+            doubtful.extend(f"Unlikely: {one.site}, {one.request}, {line}." for line in why)
             report = {"ticket": one.ticket} | sent[0]
             report["states"] = [ledger.terms.read_state(state) for state in report["states"]]
             relearns |= ledger.require_correction(**report)
             reports.append(report)
         if not reports:
             raise LedgerError(f"no late report of {few(gone or chosen)} is on record")
-        return _Late(said, reports, gone, relearns)
+        return _Late(said, reports, gone, doubtful, relearns)
 
     found = await call.service.engine.call(read)
     given = filled_in(call, "reason") | {"reports": found.reports}
@@ -233,7 +301,8 @@ async def late(call: Call) -> Response:
         hint = "for example: the site was late, and its report is right"
         back = "/tickets?status=refused"
         bound = lines[1:]
-        return Sheet(f"{title}?", title, lines, (), gone, back, hint=hint, bound=bound)
+        warnings = [*gone, *made.doubtful]
+        return Sheet(f"{title}?", title, lines, (), warnings, back, hint=hint, bound=bound)
 
     def done(*_: Any) -> tuple[str, str]:
         what = counted(len(found.reports), "late report", "is", "are")
@@ -248,6 +317,7 @@ class _Late(NamedTuple):
     said: list[str]
     reports: list[dict[str, Any]]
     gone: list[str]  # chosen reports that are settled by now
+    doubtful: list[str]  # what is unlikely in them
     relearns: bool
 
 

@@ -51,6 +51,7 @@ _MOST_LISTED = 1000  # tickets, events, versions or rows of a proposal in one an
 _MOST_PROPOSALS = 20  # in one answer
 _METRICS_SECONDS = 5.0  # that a monitor waits for the ledger; then it gets what is in memory
 _ANCHORED_ANEW = timedelta(hours=1)  # after which another anchor is put on record
+_CATCH_UP = 0.5  # seconds that a site waits for the journal
 _UNFIT = 422  # the status of what the ledger understands and will not have
 MOST_CELLS = 1 << 20  # rows of policies in one answer
 
@@ -162,15 +163,24 @@ async def tell(call: Call) -> Response:
     for report, answer in zip(own, answers, strict=True):
         if isinstance(answer, LedgerError) and as_refusal(answer).status == _UNFIT:
             _note_refusal(call, report, str(answer))
-    return _json({"answers": facts(_doubted(call, own, answers))})
+    return _json({"answers": facts(await _doubted(call, own, answers))})
 
 
-def _doubted(call: Call, reports: list[dict[str, Any]], answers: list[Any]) -> list[Any]:
+async def _doubted(call: Call, reports: list[dict[str, Any]], answers: list[Any]) -> list[Any]:
     """The answers, with what is unlikely in the reports that were stored."""
-    seen, terms = call.service.journal.seen, call.service.ledger.terms
+    journal, terms = call.service.journal, call.service.ledger.terms
+    stored = [answer for answer in answers if isinstance(answer, Told)]
+    if not all(journal.has_plan(told.number) for told in stored):
+        await attempt(lambda: journal.catch_up(1), _CATCH_UP)  # which looks it up
+
+    def why(report: dict[str, Any], told: Told) -> list[str]:
+        if journal.seq >= told.event:
+            return journal.doubted.get(told.number, ("", []))[1]
+        return doubts.of_site(journal.seen, terms, report, journal.plan(told.number))
+
     return [
-        dataclasses.replace(answer, doubts=tuple(why))
-        if isinstance(answer, Told) and (why := doubts.of_site(seen, terms, report))
+        dataclasses.replace(answer, doubts=tuple(why(report, answer)))
+        if isinstance(answer, Told)
         else answer
         for report, answer in zip(reports, answers, strict=True)
     ]

@@ -93,12 +93,13 @@ class Service:
     refusals: Refusals = field(default_factory=Refusals)
     # the events of the proposal that each person saw last, and of the one before it
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    alike: tuple[int, list[Any]] = (0, [])  # tickets so far, and those with nearly the same names
     verifying: asyncio.Task[Any] | None = None
 
     def __post_init__(self) -> None:
         self.engine = Engine(self.ledger, self.noticed)
         self.emergency = Emergency.of(self)
-        self.journal = Journal(Ledger.open(self.address, read_only=True))
+        self.journal = Journal(Ledger.open(self.address, read_only=True), self.ledger.policy_of)
         self.revoked = Revoked(place_of(self.address, self.key_file, ".revoked"))
         self._revoke_again()
 
@@ -257,8 +258,11 @@ def make_app(service: Service) -> Door:
 
     async def not_found(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        refusal = RefusedError(error.status_code, f"there is no {request.method} of this address")
         is_api = request.url.path.startswith("/api")
+        says = (
+            f"there is no {request.method} of this address" if is_api else "there is no such page"
+        )
+        refusal = RefusedError(error.status_code, says)
         return _refused(service, is_api, request, refusal, error.headers)
 
     @asynccontextmanager
@@ -289,6 +293,8 @@ def _by_get(call: Call, answer: Response) -> Response:
         return answer
     name = call.session.keep(bytes(answer.body), answer.status_code)
     place = "#changes" if call.field("show") else ""  # which the person was looking at
+    if answer.status_code >= 400 and b'id="wrong"' in answer.body:
+        place = "#wrong"  # or it may be far below what a screen shows
     return RedirectResponse(f"/shown?page={name}{place}", 303)
 
 
@@ -375,7 +381,10 @@ def _by_cookie(service: Service, request: Request) -> tuple[Token | None, Sessio
     if session is None:
         return None, None
     token = service.access.token(session.token)
-    return (token, session) if token is not None and token.works(now()) else (None, None)
+    if token is None or not token.works(now()):
+        return None, None
+    service.access.note_use(token)
+    return token, session
 
 
 def now() -> datetime:

@@ -43,10 +43,12 @@ def approved(known: Known, decision: dict[str, Any]) -> Sheet:
     rows = [row for row in view.rows if (row["step"], row["state"]) in keys]
     changes = [row for row in rows if is_of_protocol(known, row) and part != "trial"]
     lines, trial = _protocol_lines(known, changes), list[dict[str, Any]]()
-    warnings = taken_back(known, changes, decision, again=True) + _warnings(known, view, changes)
+    warnings = precedents.unaware(known.terms, known.precedents)
+    warnings += taken_back(known, changes, decision, again=True) + _warnings(known, view, changes)
     if known.protocol:
         trial = trial_of(known, law_after(known, decision))
         lines += limit_lines(known, decision) + _trial_lines(known, decision)
+        lines += _over_all(known, decision)
         warnings += _trial_warnings(known, decision, trial)
     left = sum(is_of_protocol(known, row) for row in view.rows) - len(changes)
     if left and part != "trial":
@@ -147,7 +149,7 @@ def _protocol_lines(known: Known, changes: list[dict[str, Any]]) -> list[str]:
         f"{counted(len(changes), 'change')} of the protocol {does} effect for new"
         f" {known.cases}{outside}."
     ]
-    return [*found, *expected_lines(known)]
+    return [*found, *expected_lines(known, changes)]
 
 
 def _approval_title(known: Known, decision: dict[str, Any], changes: int, named: str = "") -> str:
@@ -207,22 +209,28 @@ def limit_lines(known: Known, decision: dict[str, Any]) -> list[str]:
         ]
     parts, left = (round(one * known.members) for one in (full, new))
     groups = "one group" if parts == 1 else f"{parts} groups, each"
-    found = (
-        f"The trial has {groups} with {100 / known.members:.1f} % of new {known.cases}. The limit"
-        f" of {100 * share:g} % leaves room for {left}"
-    )
-    rest = "the other one stops" if parts - left == 1 else f"the other {parts - left} stop"
-    return [f"{found}; {rest}.{_stopped_words(known, decision)}"]
+    present = decision.get("part") == "protocol"
+    which, do = ("present", "stop") if present else ("proposed", "do not begin")
+    one = "stops" if present else "does not begin"
+    rest = f"the other one {one}" if parts - left == 1 else f"the other {parts - left} {do}"
+    return [
+        f"The {which} trial has {groups} with {100 / known.members:.1f} % of new {known.cases}. The"
+        f" limit of {100 * share:g} % leaves room for {left}; {rest}."
+    ]
 
 
-def _stopped_words(known: Known, decision: dict[str, Any]) -> str:
-    """The actions that a limit on the trial stops; empty with features."""
+def _stopped_lines(known: Known, decision: dict[str, Any]) -> list[str]:
+    """What the trial of today gives, and nobody is given after a decision."""
     if not known.has_rows:
-        return ""
-    before, after = (law_after(known, one) for one in (unlimited(decision), decision))
-    stopped = effects.stopped(before, after)
-    what = phrases.actions_words(known.terms, stopped) if stopped else ""
-    return f" No longer given: {what}." if what else " The groups that stay give all of the same."
+        return []
+    gone = effects.stopped(known.policies, law_after(known, decision))
+    if not gone:
+        return []
+    return [f"The trial of today gives this, and nobody will: {_words(known, gone)}."]
+
+
+def _words(known: Known, some: set[phrases.Place]) -> str:
+    return phrases.actions_words(known.terms, some)
 
 
 def _trial_lines(known: Known, decision: dict[str, Any]) -> list[str]:
@@ -238,19 +246,19 @@ def _trial_lines(known: Known, decision: dict[str, Any]) -> list[str]:
         )
         alone = "To end it at once, without a second reviewer, use the status page."
         return [f"{ends}{refused}", *([alone] if now and known.run.quorum > 1 else [])]
-    if refused and new == now:
-        return [f"The trial stays as it is: {share} enter it.{refused}", _apart(known)]
-    if refused:
-        return [
-            f"{share[:1].upper()}{share[1:]} enter the present trial (now {100 * now:.0f} %)."
-            f"{refused}",
-            _apart(known),
-        ]
     lines = [
         f"{share[:1].upper()}{share[1:]}, drawn by lot, enter the trial (now {100 * now:.0f} %). It"
         " gives them the alternatives listed below."
     ]
-    return [*lines, *_cost_lines(known, decision, new)]
+    if refused and new == now:
+        lines = [f"The trial stays as it is: {share} enter it.{refused}", _apart(known)]
+    elif refused:
+        lines = [
+            f"{share[:1].upper()}{share[1:]} enter the present trial (now {100 * now:.0f} %)."
+            f"{refused}",
+            _apart(known),
+        ]
+    return [*lines, *_stopped_lines(known, decision), *_cost_lines(known)]
 
 
 def _apart(known: Known) -> str:
@@ -262,34 +270,32 @@ def _apart(known: Known) -> str:
     )
 
 
-def _cost_lines(known: Known, decision: dict[str, Any], share: float) -> list[str]:
-    """The cost of a trial to its cases, compared with the protocol deployed with it.
-
-    The model judged the proposed trial beside the proposed protocol. It says nothing about that
-    trial beside the present protocol, or about a part of the trial.
-    """
+def _cost_lines(known: Known) -> list[str]:
+    """The cost of a trial to its cases, compared with the protocol deployed with it."""
     if known.worth is None or "trial" not in known.worth:
         return []
-    whole_trial = share == share_after(known, unlimited(decision)) or known.effect is not None
-    if (
-        known.effect is None
-        and decision.get("part") == "trial"
-        and not _same_protocol(known, decision)
-    ):
-        why = "it was estimated only together with the proposed changes of the protocol"
-    elif not whole_trial:
-        why = "it was estimated only for the whole proposed trial"
-    else:
-        cost = known.worth["trial"]
-        does = "gains" if cost["mean"] > 0 else "costs"
-        judged = known.effect or (known.view.rows[0] if known.view and not known.has_rows else {})
-        guess = guess_words(never_given(judged))
-        found = (
-            f"What the trial {does}: {phrases.more(cost['mean'], known.terms)} in it, compared with"
-            f" the protocol after this decision ({phrases.between(cost, known.terms)}). {guess}"
-        )
-        return [found.rstrip()]
-    return [f"What this trial costs is not known: {why}."]
+    cost = known.worth["trial"]
+    does = "gains" if cost["mean"] > 0 else "costs"
+    judged = known.effect or (known.view.rows[0] if known.view and not known.has_rows else {})
+    found = (
+        f"What the trial {does}: {phrases.more(cost['mean'], known.terms)} in it, compared with"
+        f" the protocol after this decision ({phrases.between(cost, known.terms)})."
+        f" {guess_words(never_given(judged))}"
+    )
+    return [found.rstrip()]
+
+
+def _over_all(known: Known, decision: dict[str, Any]) -> list[str]:
+    """What protocol and trial gain together, compared with those of today."""
+    trials = share_of(known.policies), share_after(known, decision)
+    if known.worth is None or "protocol" not in known.worth or not any(trials):
+        return []
+    gain = phrases.gain_words(known.worth["change"], known.terms)
+    now = "and its trial" if trials[0] else "without a trial"
+    return [
+        f"Over all {known.cases}, with those in the trial: {gain}. This compares with version"
+        f" {known.run.version} {now}."
+    ]
 
 
 def _same_protocol(known: Known, decision: dict[str, Any]) -> bool:
@@ -341,20 +347,21 @@ def _other_trial(known: Known, decision: dict[str, Any]) -> list[str]:
     if share_after(known, decision) == 0:  # so there is no list
         return []
     assert known.view is not None
-    here, there = (
+    whole = effects.whole(known.view)
+    here, full, there = (
         phrases.given_in_trial(law_after(known, one))
-        for one in (unlimited(decision), effects.whole(known.view))
+        for one in (decision, unlimited(decision), whole)
     )
     if here == there:
         return []
-    why = (
-        "because the protocol stays"
-        if decision.get("part") == "trial"
-        else "because some changes stay undecided; there the present trial goes on"
-    )
+    why = ["your limit leaves out a part of it"] if here != full else []
+    if full != there and decision.get("part") == "trial":
+        why.insert(0, "the protocol stays")
+    elif full != there:
+        why.insert(0, "some changes stay undecided, where the present trial goes on")
     sides = (("Only here", here - there), ("Only on the proposal page", there - here))
     return [
-        f"The list of the trial differs from the proposal page, {why}.",
+        f"The list of the trial differs from the proposal page, because {several(why)}.",
         *(f"{name}: {phrases.actions_words(known.terms, some)}." for name, some in sides if some),
     ]
 
@@ -398,19 +405,25 @@ def rejected(known: Known, decision: dict[str, Any]) -> Sheet:
     left = sum(is_of_protocol(known, row) for row in view.rows) - len(changed)
     if left:
         lines.append(f"{counted(left, 'other change', 'stays', 'stay')} undecided.")
-    lines += _comes_again(known, len(changed)) + _alone(known)
+    lines += _comes_again(known, rows, len(changed)) + _alone(known)
     changes = [change(known, row) for row in changed[:MOST_LISTED]]
     title = f"Postpone {n}" if len(rows) < len(view.rows) else "Postpone everything"
     return Sheet(f"{title}?", title, lines, changes, (), "/proposal", "quiet",
                  unlisted=max(0, len(changed) - MOST_LISTED))  # fmt: skip
 
 
-def _comes_again(known: Known, changes: int) -> list[str]:
+def _comes_again(known: Known, rows: Sequence[dict[str, Any]], changes: int) -> list[str]:
     """When postponed changes can be proposed again, and what that costs."""
     left = known.run.budget_left
     if left == 0:
         return ["No proposal is left, so nothing is proposed again."]
-    found = holds.promise(known, "there", several=changes != 1)
+    places = [(row["step"], row["state"]) for row in rows]
+    what = "the changes" if changes else "the trial"
+    if changes and changes < len(rows):
+        what += " and the trial"
+    elif changes == 1:
+        what = "the change"
+    found = holds.promise(known, places, len(rows) - changes, f"you postpone {what}")
     cost = {None: "", 1: " That uses the last proposal."}.get(
         left, f" That uses one of the {left or 0:,} proposals left."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,12 +15,12 @@ from lowswitch.ledger.state import LEARNED, OPEN, STATUSES, WAITING
 from lowswitch.ledger.store import StoredTicket
 from lowswitch.ledger.terms import Terms
 from lowswitch.service import display
-from lowswitch.service.amendments import changed_since, consequences
+from lowswitch.service.amendments import changed_since, consequences, not_planned, still_open
 from lowswitch.service.api import download
 from lowswitch.service.app import Call, as_refusal
 from lowswitch.service.bodies import MOST_AT_ONCE, MOST_DIGITS, RefusedError, query
-from lowswitch.service.entries import COLUMNS, Entry, spelled
-from lowswitch.service.pasting import lines_of
+from lowswitch.service.entries import COLUMNS, Entry, reward_error, spelled
+from lowswitch.service.pasting import MOST_PASTED, Lines, headed, rows_in, which
 from lowswitch.service.render import filled_in, is_by_enter, show
 from lowswitch.service.reports import LOST, few, looked_for
 from lowswitch.service.sheets import Sheet
@@ -27,6 +28,8 @@ from lowswitch.service.steps import two_steps
 from lowswitch.show.text import counted, plural
 
 _MOST_VALUES = 1000  # that one page shows
+_MOST_STILL = 3  # reports of which it says that something in them is open still
+_LINE = 100  # characters that a line of the table has about
 _AT_ONCE = 200  # tickets that are read together
 _ENDED, _SEEN = "how it ended", "report"  # headings that no run renames
 
@@ -86,15 +89,16 @@ class Row(NamedTuple):
     old: Entry
     new: Entry
     seen: int | None  # the event with the report that the table was made from
+    line: int  # the first one about it
 
 
 def read_table(ledger: Reading, text: str) -> list[Row]:
     """The reports in a table with headings. Cells that are empty stay as they are on record."""
-    rows, terms = lines_of(text), ledger.terms
+    rows, terms = rows_in(text), ledger.terms
     if len(rows) < 2:
         raise RefusedError(422, "paste a table with a line of headings and a line for each value")
-    head = [cell.lower() for cell in rows[0]]
     known = {name.lower(): name for name in headings(terms)}
+    head, lines = headed(rows, known)
     if unknown := [cell for cell in head if cell not in known]:
         raise RefusedError(
             422, f"there is no column {unknown[0]!r}; the headings are {', '.join(known)}"
@@ -104,44 +108,54 @@ def read_table(ledger: Reading, text: str) -> list[Row]:
         raise RefusedError(422, f"the table has no column {case!r}, and none of tickets")
     if step not in head and {*head} - {"ticket", "site", case, _ENDED, _SEEN}:
         raise RefusedError(422, f"the table has no column {step!r}")
-    made = [dict(zip(head, map(_clean, row), strict=False)) for row in rows[1:]]
-    return _merged(ledger, _read_lines(ledger, made))
+    return _merged(ledger, _read_lines(ledger, lines))
 
 
-def _clean(cell: str) -> str:
-    """A cell without the mark that keeps spreadsheets from reading it as a formula."""
-    return cell[1:] if len(cell) > 1 and harmless(cell[1:]) == cell else cell
-
-
-def _read_lines(ledger: Reading, rows: list[dict[str, str]]) -> list[Line]:
+def _read_lines(ledger: Reading, rows: Lines) -> list[Line]:
     """The lines of a table; all errors in it are told together."""
     terms, case = ledger.terms, ledger.terms.word("episode").lower()
-    names = [row.get("ticket") or row.get(case, "") for row in rows]
-    called = ledger.tickets_called(list(dict.fromkeys(names)))
+    names = [[row[one] for one in ("ticket", case) if row.get(one)] for _, row in rows]
+    called = ledger.tickets_called(list(dict.fromkeys(itertools.chain(*names))))
     steps = [one.lower() for one in terms.labels["step"]]
     steps.append(f"after {steps[-1]}")
     found, wrong = list[Line](), list[str]()
-    for number, (name, row) in enumerate(zip(names, rows, strict=True), start=2):
+    for some, (number, row) in zip(names, rows, strict=True):
         site, step = row.get("site", ""), row.get(terms.word("step").lower(), "").lower()
-        fits = [one for one in called[name] if not site or one.site == site]
+        fits, why = which(some, site, called, case) if some else ([], f"it names no {case}")
         values = {
             part: spelled(terms, part, row.get(terms.word(part).lower(), "")) for part in COLUMNS
         }
         values |= {part: row.get(part, "") for part in (_ENDED, _SEEN)}
         if len(fits) != 1:
             many = f"fits {len(fits)} {plural(case)}; add the site or the ticket"
-            wrong.append(f"line {number}: {name!r} {many if fits else f'is no {case} of this run'}")
+            wrong.append(f"line {number}: {why or f'{some[0]!r} {many}'}")
         elif fits[0].status == OPEN:
-            wrong.append(f"line {number}: the report of {name} is open, and its site can send it")
+            wrong.append(
+                f"line {number}: the report of {some[-1]} is open, and its site can send it"
+            )
         elif step and step not in steps:
             wrong.append(f"line {number}: there is no {terms.word('step')} {step!r}")
         elif not step and any(values[part] for part in COLUMNS):
             wrong.append(f"line {number} has no {terms.word('step')}")
+        elif why := " and ".join(_errors(terms, values)):
+            wrong.append(f"line {number}: {why}")
         else:
             found.append(Line(number, fits[0], steps.index(step) if step else 0, values))
     if wrong := wrong or _twice(terms, found):
         raise RefusedError(422, few(wrong))
     return found
+
+
+def _errors(terms: Terms, values: dict[str, str]) -> Iterator[str]:
+    """What is wrong with the values of one line."""
+    for part, read in (("state", terms.read_state), ("action", str)):
+        try:
+            if values[part] and part in terms.labels:
+                terms.index(part, read(values[part]))
+        except LedgerError as error:
+            yield str(error)
+    if values["reward"] and (why := reward_error(terms, values["reward"])):
+        yield why
 
 
 def _twice(terms: Terms, lines: list[Line]) -> list[str]:
@@ -170,7 +184,7 @@ def _merged(ledger: Reading, lines: list[Line]) -> list[Row]:
     for number, ticket, step, values in lines:
         if ticket.number not in found:
             old = Entry.of(ledger.report_of(ticket.ticket)[1], steps)
-            found[ticket.number] = Row(ticket, old, old.copied(), None)
+            found[ticket.number] = Row(ticket, old, old.copied(), None, number)
         row = found[ticket.number]
         for column, part in zip(row.new[:3], COLUMNS, strict=True):
             column.extend([""] * (step + 1 - len(column)) if values[part] else [])
@@ -201,7 +215,8 @@ async def _form(call: Call, wrong: str = "", status: int = 200) -> Response:
     terms = call.service.ledger.terms
     endings = list(display.endings_of(terms).values())
     example = [f"{value:g}" for value in terms.rewards[::-1]]
-    facts = {"headings": headings(terms), "endings": endings, "example": example}
+    facts: dict[str, Any] = {"headings": headings(terms), "endings": endings, "example": example}
+    facts |= {"most": MOST_PASTED, "lines": MOST_PASTED // _LINE}
     return await show(call, "corrections.html", "tickets", status, wrong=wrong, **facts)
 
 
@@ -223,6 +238,8 @@ class Changes(NamedTuple):
 
     lines: list[str]  # a line for each report
     reports: list[dict[str, Any]]
+    right: list[tuple[StoredTicket, Entry]]
+    unplanned: list[str]  # actions that their versions give to nobody
     left_out: list[str]  # reports that changed after the table was made
     same: int  # reports that are on record as the table has them
     relearns: bool
@@ -230,12 +247,12 @@ class Changes(NamedTuple):
 
 async def _corrections(call: Call) -> Response:
     """Show what a table changes, or confirm it."""
-    ledger, text = call.service.ledger, call.field("pasted")
-    changes = await call.service.engine.call(lambda: _changes(ledger, text))
+    text = call.field("pasted")
+    changes = await call.service.engine.call(lambda: _changes(call, text))
     given = filled_in(call, "reason") | {"reports": changes.reports}
 
     async def sheet() -> Sheet:
-        made = await call.service.engine.call(lambda: _changes(ledger, text))
+        made = await call.service.engine.call(lambda: _changes(call, text))
         what = counted(len(made.reports), "report")
         same = counted(made.same, "other report", "is", "are")
         lines = [
@@ -243,30 +260,38 @@ async def _corrections(call: Call) -> Response:
             *made.lines,
             *[f"{same} on record as in your table, and stays."] * (made.same == 1),
             *[f"{same} on record as in your table, and stay."] * (made.same > 1),
+            *(await still_open(call, made.right)),
             *(await consequences(call, made.relearns, len(made.reports))),
         ]
         return Sheet(
             f"Correct {what}?",
             f"Correct {what}",
             lines,
-            warnings=made.left_out,
+            warnings=[*made.left_out, *made.unplanned],
             back="/corrections",
             hint="for example: query 17, answered by the sites",
             bound=[*made.lines, *made.left_out],
         )
 
-    def done(*_: Any) -> tuple[str, str]:
-        return "/tickets", f"{counted(len(changes.reports), 'report', 'is', 'are')} corrected."
+    def done(_: Any, made: Sheet) -> tuple[str, str]:
+        said = f"{counted(len(changes.reports), 'report', 'is', 'are')} corrected."
+        gone = [line.partition(" is left out,")[0] for line in changes.left_out]
+        if gone:
+            what = counted(len(gone), "other", "was", "were")
+            said += f" {what} left out, because of a change after your table was made: {few(gone)}."
+        still = [line for line in made.lines if "stays in the list" in line]
+        return "/tickets", " ".join([said, *still[:_MOST_STILL]])
 
     return await two_steps(call, "amend_many", given, sheet, done)
 
 
-def _changes(ledger: Reading, text: str) -> Changes:
+def _changes(call: Call, text: str) -> Changes:
     """What a table changes. A report that changed after the table was made is left out."""
-    terms, found = ledger.terms, Changes([], [], [], 0, relearns=False)
-    same, relearns, values = 0, False, 0
+    ledger = call.service.ledger
+    terms, found = ledger.terms, Changes([], [], [], [], [], 0, relearns=False)
+    same, relearns, values, wrong = 0, False, 0, list[str]()
     for one in read_table(ledger, text):
-        known, old, new, seen = one
+        known, old, new, seen, _ = one
         name = f"{known.site}, {known.request}"
         changes = new.differences(old, terms, is_new=known.status in LOST)
         if not changes:
@@ -280,11 +305,16 @@ def _changes(ledger: Reading, text: str) -> Changes:
             report = {"ticket": known.ticket} | new.given(terms)
             relearns |= ledger.require_correction(**report)
         except (RefusedError, LedgerError) as error:
-            raise RefusedError(422, f"{name}: {as_refusal(error).says}") from None
+            wrong.append(f"line {one.line}, {name}: {as_refusal(error).says.rstrip('.')}")
+            continue
         values += len(changes)
         said = "; ".join(change.rstrip(".") for change in changes)
         found.lines.append(f"{name}: {said}.")
         found.reports.append(report)
+        found.right.append((known, new))
+        found.unplanned.extend(f"{name}, {one}" for one in not_planned(call, known, new, old))
+    if wrong:
+        raise RefusedError(422, few(wrong))
     _require_fit(found, values)
     return found._replace(same=same, relearns=relearns)
 

@@ -12,6 +12,7 @@ import asyncio
 import json
 import re
 import sys
+from datetime import date
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
@@ -28,6 +29,7 @@ MOST_SECONDS = 10.0  # for a body to come
 MOST_DIGITS = 18  # of a whole number
 _WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
 _MOST_FIELDS = 5000  # of a form
+_DAY = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})")
 
 
 class RefusedError(Exception):
@@ -382,6 +384,23 @@ def numbers(fields: dict[str, str]) -> dict[str, float]:
         return {name: float(value) for name, value in fields.items()}
     except ValueError:
         raise RefusedError(400, f"{', '.join(fields)} must be numbers, such as 0.1") from None
+
+
+def day(what: str, text: str) -> str:
+    """A day that somebody typed, as 2026-05-03; empty if nothing was typed.
+
+    what: the name of the field on its page.
+    """
+    if not text.strip():
+        return ""
+    found = _DAY.fullmatch(text.strip())
+    try:
+        year, month, of_month = (int(one) for one in found.groups()) if found else (0, 0, 0)
+        return date(year, month, of_month).isoformat()
+    except ValueError:
+        raise RefusedError(
+            422, f"{what}: {text!r} is not a day; write year, month and day, such as 2026-05-03"
+        ) from None
 
 
 def count(fields: dict[str, str], name: str, default: int, most: int) -> int:

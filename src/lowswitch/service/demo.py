@@ -188,6 +188,11 @@ def _rows(view: ProposalView) -> list[tuple[int, int]]:
 
 
 def tokens(access: Access) -> list[tuple[str, str, str]]:
-    """A token for each person of the demo and for its first site: role, name and token."""
+    """A token for each person of the demo and for its first site: role, name and token.
+
+    The other sites have tokens, too, which nobody is told.
+    """
+    for site in SITES[1:]:
+        access.create(name=site, role=SITE, days=1)
     people = (*PEOPLE, (SITES[0], SITE))
     return [(role, name, access.create(name=name, role=role, days=1)) for name, role in people]

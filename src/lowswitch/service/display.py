@@ -254,6 +254,12 @@ class Laws(NamedTuple):
         found = np.argwhere(phrases.changed(before, after, protocol=self.protocol)).tolist()
         return [(h, x) for h, x in found]
 
+    def in_trial(self, version: int) -> int:
+        """In how many places a version changed what the trial gives, and not the protocol."""
+        if not (self.protocol and self.has_rows and 1 < version <= len(self.tables)):
+            return 0
+        return phrases.trial_places(*self.tables[version - 2 : version])
+
     def lines(self, terms: Terms, version: int) -> list[str]:
         """The changes of a version, to the protocol and to the trial."""
         if not 1 < version <= len(self.tables):
@@ -289,6 +295,7 @@ def version_lines(terms: Terms, journal: Journal, laws: Laws) -> list[dict[str, 
                 "reason": mark.facts.get("reason", ""),
                 "agreed": _agreed(mark),
                 "changed": laws.count(number),
+                "in_trial": laws.in_trial(number),
                 "share": laws.share(number),
                 "episodes": returns.count,
                 "interval": Interval(f"version {number}", returns.mean, returns.half_width)
@@ -478,7 +485,7 @@ def wish_words(terms: Terms, mark: Mark) -> str:
     if kind == "thawed":
         return "Resume the run"
     if kind == "quorum":
-        return "Change the number of reviewers"
+        return f"Let {counted(decision['quorum'], 'reviewer')} decide"
     said = f"Forbid {names or 'new ' + terms.word('action') + 's'} for {where}"
     instead = decision.get("instead")
     given = "" if instead is None else terms.labels["action"][instead]
@@ -549,18 +556,23 @@ class Wanted(NamedTuple):
     since: str
     until: str
 
-    def of(self, read: Callable[[int, int | None], list[Event]], before: int | None) -> list[Event]:
-        """The newest matching events, at most one page; read: a page of events before a number."""
-        found = list[Event]()
+    def of(
+        self, read: Callable[[int, int | None], list[Event]], before: int | None
+    ) -> tuple[list[Event], int | None]:
+        """The newest matching events, at most one page, and the event before which to go on.
+
+        read: a page of events before a number. None: there are no earlier ones.
+        """
+        found, size = list[Event](), _PIECE if any(self) else EVENTS
         for _ in range(_MOST_PIECES):
-            some = read(EVENTS if not any(self) else _PIECE, before)
+            some = read(size, before)
             found += [one for one in some if self.fits(one)]
-            if len(found) >= EVENTS or not some or (self.since and some[-1].time < self.since):
-                break
+            if len(found) >= EVENTS:
+                return found[:EVENTS], found[EVENTS - 1].seq
+            if len(some) < size or (self.since and some[-1].time < self.since):
+                return found, None
             before = some[-1].seq
-            if not any(self):
-                break
-        return found[:EVENTS]
+        return found, before
 
     def fits(self, event: Event) -> bool:
         """Whether an event is of this person and of these days."""
@@ -599,6 +611,14 @@ def newest_of(found: Sequence[Sequence[Event]], most: int) -> list[Event]:
     return merged[:most]
 
 
+def event_word(event: Event, who_asked: dict[int, str]) -> str:
+    """What the audit calls an event; who_asked: for each request, by its event."""
+    if event.kind != "declined":
+        return kind_word(event.kind)
+    own = who_asked.get(event.payload["motion"]) == event.actor
+    return "request withdrawn" if own else "request turned down"
+
+
 def event_words(
     terms: Terms,
     laws: Laws,
@@ -624,7 +644,7 @@ def event_words(
         return [*said, f"reason: {payload['reason']}"] if "reason" in payload else said
     found = list[str]()
     version = payload.get("version", 0)
-    if KINDS.get(event.kind) and KINDS[event.kind].is_decision:
+    if KINDS.get(event.kind) and KINDS[event.kind].is_decision and event.kind != "declined":
         found.append(decision_words(terms, event.kind, payload, laws))
     if makes_version(event.kind, payload) and 1 < version <= len(laws.tables):
         lines, changed = laws.lines(terms, version), laws.words(version)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ class Known(NamedTuple):
     protocol: bool  # whether the first of them is a protocol, and the others a trial
     visits: Any  # [H, S, A]  how often each action was given; None with features
     worth: dict[str, Any] | None = None  # of the rows that the decision is about
+    running: dict[str, Any] | None = None  # the gain of the present trial over its protocol
     earlier: Any = None  # the version that a rollback deploys again
     motions: Sequence[MotionView] = ()  # that wait for reviewers
     others: Mapping[tuple[int, int], dict[str, Any]] = {}  # evidence of changes not proposed
@@ -37,7 +38,6 @@ class Known(NamedTuple):
     me: str = ""  # who decides
     effect: Mapping[str, Any] | None = None  # of the decision, with features; see `Reading.effect`
     holds: Mapping[tuple[int, int], Hold] = {}  # rows that are not proposed for now, and until when
-    only_trial: Collection[tuple[int, int]] = ()  # rows whose postponed change was in the trial
     hold: Hold | None = None  # what a decision to postpone or to roll back would begin
 
     @property

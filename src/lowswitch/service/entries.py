@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lowswitch.ledger.terms import Terms
 from lowswitch.service import display
 from lowswitch.service.app import Call
@@ -90,11 +92,8 @@ class Entry(NamedTuple):
                 lacks = words[filled.index(False)]
                 return f"{line['step']} has no {lacks}; fill in the whole line, or none of it"
             is_over = not all(filled)
-            if filled[2] and not _is_number(line["reward"]):
-                return (
-                    f"{line['step']}: {line['reward']!r} is not a number; write a point before"
-                    " decimals, such as 1.5"
-                )
+            if filled[2] and (why := reward_error(terms, line["reward"])):
+                return f"{line['step']}: {why}"
         if self.ended not in display.ENDINGS:
             return f"choose how it ended: {', '.join(display.ENDINGS)}"
         seen = sum(map(bool, self.rewards))
@@ -117,7 +116,7 @@ class Entry(NamedTuple):
                 new, before = _at(values, h), _at(olds, h)
                 if new != before and not _same_number(new, before):
                     found.append(
-                        f"{step}, {terms.word(name)}: {before or 'nothing'} → {new or 'nothing'}."
+                        f"{step}, {terms.word(name)}: {_plain(name, before)} → {_plain(name, new)}."
                     )
         before = "" if is_new else f"{display.ENDINGS[old.ended]} → "
         if is_new or self.ended != old.ended:
@@ -125,11 +124,28 @@ class Entry(NamedTuple):
         return found
 
 
+def reward_error(terms: Terms, text: str) -> str:
+    """Why a text cannot be what a site reports after a step; empty if it can."""
+    if not _is_number(text):
+        return f"{text!r} is not a number; write a point before decimals, such as 1.5"
+    low, high = terms.rewards
+    if not low <= float(text) <= high:
+        return f"{terms.word('reward')} must lie between {low:g} and {high:g}, and {text} does not"
+    return ""
+
+
 def spelled(terms: Terms, column: str, text: str) -> str:
     """A label as the run spells it, whatever the capitals; another text stays as it is."""
     labels = terms.labels.get(column, ())
     found = [one for one in labels if one.casefold() == text.casefold()]
     return found[0] if len(found) == 1 else text
+
+
+def _plain(column: str, text: str) -> str:
+    """A value in words; a number has no exponent, such as 0.001 for 1e-3."""
+    if column == "reward" and _is_number(text):
+        return np.format_float_positional(float(text), trim="-")
+    return text or "nothing"
 
 
 def _at(values: Sequence[str], h: int) -> str:

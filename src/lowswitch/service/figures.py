@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 _LETTER = 9.0  # width of a letter
 _HIGH = 13.0  # height of a line of letters
-_LINES = 4  # of letters
+_LINES = 8  # of letters
 _WIDE = 640.0  # width of a story
 
 
@@ -165,9 +165,10 @@ def _stacked(
 ) -> list[tuple[float, int, str]]:
     """Letters with their places and lines; one that would cover another is on the line below.
 
-    Where more come together than there are lines, the last line has dots.
+    Where more come together than there are lines, the last line counts those that are left: +3.
     """
     found, last = list[tuple[float, int, str]](), [-math.inf] * _LINES
+    more = dict[float, int]()  # letters without a line of their own, by the place of the last line
     for case, letter in signs:
         x = min(at(case), _WIDE - _LETTER)  # so that no letter is cut off
         line = next((i for i in range(_LINES) if x - last[i] >= 1.5 * _LETTER), None)
@@ -175,8 +176,11 @@ def _stacked(
             last[line] = x
             found.append((x, line, letter))
         else:
-            found = [one if one[:2] != (last[-1], _LINES - 1) else (*one[:2], "…") for one in found]
-    return found
+            more[last[-1]] = more.get(last[-1], 1) + 1
+    return [
+        (x, line, f"+{more[x]}" if line == _LINES - 1 and x in more else letter)
+        for x, line, letter in found
+    ]
 
 
 def story(

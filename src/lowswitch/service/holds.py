@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lowswitch.review.gate import Hold
@@ -11,7 +12,10 @@ from lowswitch.service.precedents import decided
 from lowswitch.show.text import counted, plural
 
 MOST_LINES = 8  # that name held places
-_SOONER = "Asking again before then leaves {them} out, unless somebody asks for held places, too."
+_SOONER = (
+    "Asking again before then leaves {them} out, unless somebody asks for a proposal with the"
+    " places that are held back."
+)
 
 
 def end_words(known: Known, hold: Hold) -> str:
@@ -21,24 +25,59 @@ def end_words(known: Known, hold: Hold) -> str:
         date = "the next date, when " if hold.told in known.run.dates else ""
         more = max(0, hold.told - told)
         are = "are" if hold.told != 1 else "is"
-        return f"until {date}{hold.told:,} {cases} {are} learned ({more:,} more than now)"
+        wait = known.run.waiting
+        also = f"; {counted(wait, 'waiting report')} will count, too" if wait and more else ""
+        return f"until {date}{hold.told:,} {cases} {are} learned ({more:,} more than now{also})"
     if hold.visits is not None:
         return f"until {counted(max(0, hold.visits), 'more ' + known.case)} came to such a place"
     return "until somebody asks for a proposal, or its next date comes"
 
 
-def promise(known: Known, where: str, *, several: bool) -> list[str]:
+def nothing_words(known: Known) -> str:
+    """Why nothing is pending: what the learner would have changed, and where it did not look."""
+    run = known.run
+    if run.frozen or run.nothing_because is None:
+        return ""
+    if run.nothing_at is None or not run.nothing_because.startswith("after "):
+        return run.nothing_because
+    said = f"when {counted(run.nothing_at, known.case, 'was', 'were')} learned, the learner"
+    marks = known.precedents.held.values()
+    then = sum(mark.facts.get("until", 0) > run.nothing_at for mark in marks)
+    if not (then and known.has_rows):
+        return f"{said} would have changed nothing"
+    size = known.policies[0].size
+    held = counted(then, "place", "was", "were")
+    return (
+        f"{said} looked at {size - then:,} of {counted(size, 'place')} and would have changed"
+        f" nothing there; {held} held back"
+    )
+
+
+def promise(known: Known, rows: Sequence[tuple[int, int]], trial_only: int, why: str) -> list[str]:
     """What postponing places, or rolling them back, promises about later proposals.
 
-    where: the beginning of the sentence, such as "there".
+    rows: the places. trial_only: in how many of them only a trial differs. why: the reason, after
+    "where".
     """
     if known.hold is None:
         return []
-    them = "these places" if several else "this place"
+    n, one = len(rows), len(rows) == 1
+    where = f": {phrases.places_words(known.terms, _ordered(rows))}"
+    if len(phrases.places_list(known.terms, rows)) > MOST_LINES:
+        where = " (afterwards marked H on the page of the protocol)"
+    after, size = len({*known.holds, *rows}), known.policies[0].size
+    alone = f" In {trial_only:,} of them only the trial differs." if trial_only else ""
     return [
-        f"The learner proposes no change {where} {end_words(known, known.hold)}."
-        f" {_SOONER.format(them=them)}"
+        f"The learner proposes no change of the protocol or of the trial in {counted(n, 'place')},"
+        f" where {why}, {end_words(known, known.hold)}{where}.{alone}"
+        f" {_SOONER.format(them='this place' if one else 'these places')}",
+        f"Held back are {len(known.holds):,} of {counted(size, 'place')} now, and {after:,} after"
+        " this.",
     ]
+
+
+def _ordered(rows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    return sorted(rows, key=lambda row: (row[1], row[0]))
 
 
 def facts(known: Known) -> dict[str, Any]:
@@ -47,25 +86,30 @@ def facts(known: Known) -> dict[str, Any]:
     for row, hold in known.holds.items():
         mark = known.precedents.held.get(row)
         found.setdefault((mark.seq if mark else 0, hold), []).append(row)
-    all_of_them, lines = 0, list[str]()
+    lines = list[str]()
     marks = {mark.seq: mark for mark in known.precedents.held.values()}
     for (seq, hold), rows in sorted(found.items(), key=lambda pair: -pair[0][0]):
-        own = [row for row in rows if row not in known.only_trial]
-        all_of_them += len(own) or len(rows)
-        where = phrases.places_words(known.terms, sorted(own, key=lambda row: (row[1], row[0])))
-        if not own:
-            where = f"the trial, in {counted(len(rows), 'place')}"
-        elif len(own) > MOST_LINES:
-            where = f"{len(own)} places, marked H on the page of the protocol"
         why = f". {decided(known.terms, marks[seq], known.precedents.laws)}" if seq in marks else ""
-        lines.append(f"{where}: {end_words(known, hold)}{why}")
+        lines.append(f"{_where(known, rows)}: {end_words(known, hold)}{why}")
     last = max(known.holds.values(), key=_last, default=None)
     return {
         "lines": lines[:MOST_LINES],
         "rest": max(0, len(lines) - MOST_LINES),
-        "count": all_of_them,
+        "count": len(known.holds),
+        "places": known.policies[0].size if known.has_rows else 0,
         "until": "" if last is None else end_words(known, last),
     }
+
+
+def _where(known: Known, rows: Sequence[tuple[int, int]]) -> str:
+    """Places, or their number if they have many states; and in how many only a trial differed."""
+    where = phrases.places_words(known.terms, _ordered(rows))
+    if len(phrases.places_list(known.terms, rows)) > MOST_LINES:
+        where = f"{len(rows)} places, marked H on the page of the protocol"
+    own = sum(row in known.precedents.only_trial for row in rows)
+    if own == len(rows):
+        return f"for the trial alone: {where}"
+    return f"{where}; in {own:,} of them for the trial alone" if own else where
 
 
 def _last(hold: Hold) -> tuple[int, int]:
@@ -87,8 +131,10 @@ def left_out(known: Known) -> list[str]:
     if not known.holds:
         return []
     held = facts(known)
+    left = held["places"] - held["count"]
     return [
-        f"{counted(held['count'], 'place', 'is', 'are')} left out, because a change was"
-        " postponed or rolled back there.",
+        f"{held['count']:,} of {counted(held['places'], 'place', 'is', 'are')} left out, because a"
+        " change was postponed or rolled back there. The learner looks only at the other"
+        f" {left:,}.",
         *(f"Held: {line}." for line in held["lines"]),
     ]

@@ -12,15 +12,20 @@ import itertools
 import json
 import math
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowswitch.ledger import Ledger
-from lowswitch.ledger.events import KINDS, OPERATOR, Kind, makes_version
+import numpy as np
+
+from lowswitch.ledger import Ledger, LedgerError
+from lowswitch.ledger.events import KINDS, OPERATOR, Kind, canonical, makes_version
 from lowswitch.ledger.views import payload_of
-from lowswitch.service.doubts import Seen
+from lowswitch.service.doubts import Seen, VersionPlan
 
 _PIECE = 2000  # events that are read at once
+_PLANS = 50  # versions whose plans are kept, the newest ones
 _PATIENCE = 0.5  # seconds to wait for another thread that reads
 
 
@@ -95,6 +100,7 @@ class Journal:
     """The story of a run so far."""
 
     reader: Ledger
+    policy_of: Callable[[int], Any] | None = None  # of a version; without it no plan is known
     seq: int = 0  # of the last event that was read
     issued: int = 0  # tickets so far
     marks: list[Mark] = field(default_factory=list)
@@ -104,6 +110,11 @@ class Journal:
     contradicted: dict[int, str] = field(default_factory=dict)  # reports not settled since: when
     doubted: dict[int, tuple[str, list[str]]] = field(default_factory=dict)  # when, and why
     seen: Seen = field(default_factory=Seen)  # in the reports so far
+    forbidden: set[tuple[int, int, int]] = field(default_factory=set)  # by vetoes, not lifted
+    _sent: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)  # contradicting reports
+    _given: dict[int, np.ndarray] = field(
+        default_factory=dict
+    )  # [H, S, A]  by version; see VersionPlan
     _in_trial: frozenset[tuple[int, int]] = frozenset()  # where the last proposal leaves a protocol
     _proposed: int = 0  # rows of the last proposal
     _version: int = 0  # the last one that was made
@@ -159,20 +170,26 @@ class Journal:
             site.reports, site.last = site.reports + 1, time
             self._doubt(payload, time)
         elif kind == "amended":
-            self._amend(payload)
-            self.seen.add(payload, self.reader.terms, ())
-            self.contradicted.pop(payload["number"], None)
-            self.doubted.pop(payload["number"], None)
+            self._amend(payload, time)
+            if self.doubted.pop(payload["number"], None) is not None:
+                self._doubt(payload, time)  # perhaps something else was corrected
+            else:
+                self.seen.add(payload, self.reader.terms, ())
+            if _report(payload) in self._sent.get(payload["number"], ()):
+                self._agree(payload["number"])
         elif kind == "dismissed" and payload.get("unlikely"):
             if self.doubted.pop(payload["number"], None) is not None:
                 report = self.reader.store.ticket_numbered(payload["number"]).report
                 assert report is not None  # or nothing in it was doubted
+                self._look_up_plan(payload["number"])
                 right = payload_of(*self.reader.store.event(report))
-                self.seen.vouch(right, self.reader.terms)
+                self.seen.vouch(right, self.reader.terms, self.plan(payload["number"]))
         elif kind == "dismissed":
-            self.contradicted.pop(payload["number"], None)
+            self._agree(payload["number"])
         elif kind == "conflict":
             self.contradicted[payload["number"]] = time
+            self._sent.setdefault(payload["number"], []).append(_report(payload))
+        self._veto(kind, payload)
         known = KINDS.get(kind, Kind())  # whether there is such a kind is for `verify` to say
         self._version += makes_version(kind, payload)
         if known.verb:
@@ -189,10 +206,52 @@ class Journal:
 
     def _doubt(self, report: dict[str, Any], time: str) -> None:
         """Note what is unlikely in a report, and count the rest as seen."""
-        terms = self.reader.terms
-        if unlikely := self.seen.unlikely(report, terms):
-            self.doubted[report["number"]] = time, self.seen.words(report, terms)
-        self.seen.add(report, terms, unlikely)
+        self._look_up_plan(report["number"])
+        terms, plan = self.reader.terms, self.plan(report["number"])
+        if unlikely := self.seen.unlikely(report, terms, plan):
+            self.doubted[report["number"]] = time, self.seen.words(report, terms, plan)
+        self.seen.add(report, terms, unlikely, plan)
+
+    def _agree(self, number: int) -> None:
+        """Note that no report contradicts the one of a ticket any more."""
+        self.contradicted.pop(number, None)
+        self._sent.pop(number, None)
+
+    def _veto(self, kind: str, payload: dict[str, Any]) -> None:
+        """Note which actions are forbidden, or allowed again."""
+        if kind not in ("vetoed", "lifted", "rejected") or not payload.get("actions"):
+            return
+        places = {(h, x, a) for h, x in payload["rows"] for a in payload["actions"]}
+        if kind == "lifted":
+            self.forbidden -= places
+        elif kind == "vetoed" or payload.get("forever"):
+            self.forbidden |= places
+
+    def has_plan(self, number: int) -> bool:
+        """Whether the plan of a ticket is known, if there is one."""
+        no_plans = self.policy_of is None or not self.reader.terms.has_rows
+        return no_plans or (number <= self.issued and self._version_of(number) in self._given)
+
+    def plan(self, number: int) -> VersionPlan | None:
+        """What the version of a ticket gives; None with features, or where it is not known."""
+        version = self._version_of(number)
+        given = self._given.get(version) if number <= self.issued else None
+        return None if given is None else VersionPlan(version, given, self.forbidden)
+
+    def _look_up_plan(self, number: int) -> None:
+        """Look up what the version of a ticket gives in each row, unless the ledger fails."""
+        version, terms = self._version_of(number), self.reader.terms
+        if self.policy_of is None or self.has_plan(number):
+            return
+        with suppress(LedgerError):
+            policy = self.policy_of(version)
+            H, S = policy.shape[1:]
+            given = np.zeros((H, S, terms.actions), dtype=bool)
+            for table in policy:
+                given[np.arange(H)[:, None], np.arange(S)[None], table] = True
+            self._given[version] = given
+        if len(self._given) > _PLANS:
+            del self._given[min(self._given)]
 
     def _trial_rows(self, decision: dict[str, Any]) -> list[list[int]]:
         """The rows of a decision in which only the trial of the last proposal differs."""
@@ -202,17 +261,21 @@ class Journal:
         """The version of a ticket."""
         return bisect.bisect_right(self._firsts, number)
 
-    def _amend(self, payload: dict[str, Any]) -> None:
+    def _amend(self, payload: dict[str, Any], time: str) -> None:
         """Remove the corrected report and add the right one."""
         version, instead = self._version_of(payload["number"]), payload.get("instead")
-        site = self.reader.store.ticket_numbered(payload["number"]).site
+        site, is_new = self.reader.store.ticket_numbered(payload["number"]).site, True
         kept = self.returns.setdefault(version, Returns())
-        both = (kept, self.sites.setdefault(site, Site()).of(version))
+        its = self.sites.setdefault(site, Site())
+        both = (kept, its.of(version))
         if instead is not None:
             before = payload_of(*self.reader.store.event(instead))
-            if before["ended"] != "missing":
+            is_new = before["ended"] == "missing"
+            if not is_new:
                 for returns in both:
                     returns.add(_return(before), -1)
+        its.reports += is_new  # late, or entered by the office
+        its.last = its.last or time
         for returns in both:
             returns.add(_return(payload))
 
@@ -233,6 +296,12 @@ class Journal:
         return next(names, "")
 
     @property
+    def quorum(self) -> int:
+        """How many reviewers must agree, when the last event was read."""
+        changed = (mark.facts["quorum"] for mark in reversed(self.marks) if mark.kind == "quorum")
+        return next(changed, self.reader.terms.quorum)
+
+    @property
     def frozen(self) -> bool:
         """Whether the run was paused when the last event was read."""
         for mark in reversed(self.marks):
@@ -247,15 +316,6 @@ class Journal:
         """Whether the run had ended when the last event was read."""
         return any(mark.kind == "ended" for mark in reversed(self.marks))
 
-    def never_changes(self) -> set[tuple[int, int]]:
-        """The rows of postponed proposals in which only a trial would have changed."""
-        found = set[tuple[int, int]]()
-        for mark in self.marks:
-            if mark.kind == "rejected":
-                trial = {(h, x) for h, x in mark.facts["in_trial"]}
-                found = (found - {(h, x) for h, x in mark.facts["rows"]}) | trial
-        return found
-
     def spans(self, issued: int) -> list[tuple[int, int]]:
         """The first and the last ticket of each version."""
         ends = [first - 1 for first in self._firsts[1:]] + [issued]
@@ -268,11 +328,33 @@ class Journal:
     def proposals(self) -> list[Mark]:
         return [mark for mark in self.marks if mark.kind == "proposed"]
 
+    def origin(self, proposed: int) -> int:
+        """The event of the proposal that another one (by its event) is the rest of, or its own."""
+        found = proposed
+        while (mark := self.before(found)) is not None and mark.seq == found - 1:
+            earlier, made = self.before(found, "proposed"), self.before(found + 1)
+            if "proposal" not in mark.facts or earlier is None or made is None:
+                break
+            if earlier.facts["told"] != made.facts.get("told"):
+                break
+            found = earlier.seq
+        return found
+
     def before(self, seq: int, kind: str | None = None) -> Mark | None:
         """The last mark before an event, of any kind or of one."""
         at = bisect.bisect_left(self.marks, seq, key=lambda mark: mark.seq)
         earlier = (self.marks[i] for i in range(at - 1, -1, -1))
         return next((mark for mark in earlier if kind in (None, mark.kind)), None)
+
+    def in_a_row(self, mark: Mark) -> int:
+        """How many events like this one the same person caused one after another, up to it."""
+        at, count = bisect.bisect_left(self.marks, mark.seq, key=lambda one: one.seq), 0
+        while at - count >= 0:
+            one = self.marks[at - count]
+            if (one.seq, one.kind, one.actor) != (mark.seq - count, mark.kind, mark.actor):
+                break
+            count += 1
+        return count
 
     def after(self, seq: int) -> Mark | None:
         """The first mark after an event."""
@@ -284,6 +366,11 @@ def _in_trial(rows: list[dict[str, Any]]) -> frozenset[tuple[int, int]]:
     """The proposed rows whose first policy, which may be a protocol, does not change."""
     tables = [row for row in rows if "from" in row]
     return frozenset((r["step"], r["state"]) for r in tables if r["from"][0] == r["to"][0])
+
+
+def _report(payload: dict[str, Any]) -> tuple[Any, ...]:
+    """What a report says, without the probabilities of its actions."""
+    return tuple(canonical(payload[name]) for name in ("states", "actions", "rewards", "ended"))
 
 
 def _return(payload: dict[str, Any]) -> float:

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from lowswitch.ledger import LedgerError, ProposalView, SupersededError
 from lowswitch.ledger.events import Event
-from lowswitch.ledger.responses import MotionView
+from lowswitch.ledger.responses import MotionView, Status
 from lowswitch.ledger.views import event_of
 from lowswitch.review.proposals import WHOLE
 from lowswitch.service import (
@@ -60,8 +60,11 @@ async def _proposal(
     await catch_up(call)
     known = await known_of(call)
     view, page = known.view, count(asked, "page", 1, 10**6)
+    if known.has_rows and known.protocol and known.worth is not None:
+        now = await service.engine.call(lambda: service.ledger.worth([], wait=False))
+        known = known._replace(running=(now or {}).get("trial"))
     facts: dict[str, Any] = {"view": view, "wrong": wrong, **await requests_of(call, known)}
-    facts["held"] = holds.facts(known)
+    facts |= {"held": holds.facts(known), "nothing": holds.nothing_words(known)}
     if view is not None:
         kept = [value for name, value in call.fields if name == "row"]
         if known.has_rows:
@@ -109,7 +112,9 @@ async def _news(call: Call, known: Known, view: ProposalView) -> dict[str, Any] 
     marks = [one for one in journal.marks if before.seq < one.seq < view.event]
     if not news.is_open(before, marks):
         return None
-    return news.news(known, view, before, base, marks, seen=bool(earlier))
+    first = journal.before(journal.origin(before.seq) + 1)
+    same = first is None or first.facts.get("version") == before.payload["version"]
+    return news.news(known, view, before, base, marks, seen=bool(earlier), same_numbers=same)
 
 
 def _level(known: Known, returns: Returns | None) -> str:
@@ -190,39 +195,41 @@ async def propose(call: Call) -> Response:
         return after(call, "/proposal", said)
 
     held = bool(call.field("held"))
-    left_out = not held and bool(call.service.ledger.holds())
+    left_out = 0 if held else len(call.service.ledger.holds())
 
     async def sheet() -> Sheet:
-        return _propose_sheet(await known_of(call), held=held)
+        known, journal = await known_of(call), call.service.journal
+        doubtful = len({*journal.contradicted, *journal.doubted})
+        return _propose_sheet(known, held=held, doubtful=doubtful)
 
     def done(answer: Any, _: Sheet) -> tuple[str, str]:
         if answer is None:
-            but = " outside the places that are held back" if left_out else ""
-            return "/proposal", f"The learner would change nothing{but}."
+            if not left_out:
+                return "/proposal", "The learner would change nothing."
+            held_back = counted(left_out, "place", "is held back and was", "are held back and were")
+            said = f"{held_back} not looked at. Elsewhere the learner would change nothing."
+            return "/proposal", said
         return "/proposal", "This is what the learner would change."
 
     return await two_steps(call, "propose", {"held": True} if held else {}, sheet, done)
 
 
-def _propose_sheet(known: Known, *, held: bool) -> Sheet:
+def _propose_sheet(known: Known, *, held: bool, doubtful: int) -> Sheet:
     """From what the learner would propose, what it costs, and what would be left out.
 
-    held: whether postponed and rolled-back places may be proposed again.
+    held: whether postponed and rolled-back places may be proposed again. doubtful: how many reports
+    are contradicted or unlikely.
     """
     run, view, word = known.run, known.view, known.terms.word("episode")
     lines = [
         f"The learner says what it would change, from the reports of {counted(run.told, word)}."
     ]
     if known.terms.most_proposals:
-        lines.append(
-            f"{_spent(run.budget_left or 0)}, whatever the board decides."
-            if view is None
-            else "It replaces the pending proposal. The budget counts the two as one."
-        )
+        lines.append(_cost_words(run, view))
     if view is not None:
         lines += _differs(known, view)
     lines += standing.falling(known)
-    left_out = run.waiting + run.open
+    left_out = run.waiting + run.open + run.refused
     warnings = holds.asked_for(known) if held else holds.left_out(known)
     if run.waiting:
         warnings.append(f"{run.behind}. They would not be counted in.")
@@ -231,6 +238,12 @@ def _propose_sheet(known: Known, *, held: bool) -> Sheet:
     if run.refused:
         late = counted(run.refused, "report")
         warnings.append(f"{late} came after being declared missing. They would not be counted in.")
+    if doubtful:
+        said = counted(doubtful, "report", "is", "are")
+        warnings.append(
+            f"{said} contradicted by a later one, unlikely or not as planned, and not settled. What"
+            " was reported first counts."
+        )
     button = "Ask for a proposal" if view is None else "Ask for another proposal"
     if held:
         button += f", also for {counted(holds.facts(known)['count'], 'held place')},"
@@ -256,11 +269,18 @@ def _differs(known: Known, view: ProposalView) -> list[str]:
     return lines
 
 
-def _spent(left: int) -> str:
+def _cost_words(run: Status, view: ProposalView | None) -> str:
     """How much of the budget a proposal uses."""
-    if left == 1:
-        return "This uses the last proposal"
-    return f"This uses one of the {left:,} proposals that are left"
+    if view is not None:
+        return "It replaces the pending proposal. The budget counts the two as one."
+    if run.next_is_free:
+        return "This uses up none of the proposals left: it takes the place of a withdrawn one."
+    left = run.budget_left or 0
+    which = "the last proposal" if left == 1 else f"one of the {left:,} proposals that are left"
+    return (
+        f"If the learner proposes something, this uses {which}, whatever the board decides. If it"
+        " would change nothing, this uses none."
+    )
 
 
 async def decide(call: Call) -> Response:
@@ -314,7 +334,7 @@ async def _decide(call: Call) -> Response:
             lambda: _sheet(call, "rejected", given, keys),
             lambda _, sheet: (
                 "/proposal",
-                f"Done: {_small(sheet.button)}. Nothing else has changed.",
+                f"Done: {_small(sheet.button)}. {_else_changed(sheet)}",
             ),
         )
     if not decision.startswith("approve"):
@@ -369,6 +389,13 @@ async def _superseded(call: Call, shown: str) -> SupersededError | None:
     ]
     meanwhile = f". Meanwhile {'; '.join(happened)}" if happened else ""
     return SupersededError(f"{_OLD_PAGE}{meanwhile}")
+
+
+def _else_changed(sheet: Sheet) -> str:
+    """What a postponement changed besides: it ends the requests about the same proposal."""
+    if not sheet.beside:
+        return "Nothing else has changed."
+    return f"{counted(len(sheet.beside), 'request')} about this proposal fell away."
 
 
 def _small(words: str) -> str:
@@ -600,7 +627,8 @@ def _where_allowed(call: Call, actions: Sequence[str]) -> list[tuple[int, int]]:
     allowed = ledger.actions_allowed
     if any((allowed[:, :, a] != allowed[:, :, first]).any() for a in others):
         raise LedgerError(
-            f"{phrases.several(actions)} are not allowed in the same places; forbid one"
+            f"{phrases.several(actions)} cannot be forbidden everywhere in one step, because some"
+            " of them are forbidden somewhere already and others are not; forbid one"
             f" {terms.word('action')} at a time"
         )
     rows = [(h, x) for x, h in np.argwhere(allowed[:, :, first].T).tolist()]
@@ -731,7 +759,10 @@ async def rollback(call: Call) -> Response:
             raise LedgerError(f"there is no version {given.get('version')!r}; they are 1 to {last}")
         ledger = call.service.ledger
         more = await call.service.engine.call(lambda: ledger.rollback_to(given["version"]))
-        return await _of_kind(call, "rolled_back", {"to": given["version"]} | more)
+        found = await _of_kind(call, "rolled_back", {"to": given["version"]} | more)
+        below = await call.service.engine.call(lambda: ledger.floor_warning(given["version"]))
+        said = [] if below is None else [f"By today's reports {below}."]
+        return found._replace(warnings=[*found.warnings, *said])
 
     def done(new: Any, _: Sheet) -> tuple[str, str]:
         return (

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from lowswitch.ledger.events import KINDS
+from lowswitch.ledger import Ledger
+from lowswitch.ledger.events import KINDS, Event
+from lowswitch.ledger.exports import cells, harmless
 from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.reading import version_named
+from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.service import (
     access_log,
     actions,
@@ -36,7 +39,7 @@ from lowswitch.service.app import Call, Service, address_of, failed_login, now
 from lowswitch.service.batches import corrections as corrections
 from lowswitch.service.batches import corrections_form as corrections_form
 from lowswitch.service.batches import report_table as report_table
-from lowswitch.service.bodies import RefusedError, count, query
+from lowswitch.service.bodies import RefusedError, count, day, query
 from lowswitch.service.effects import Known
 from lowswitch.service.figures import Interval
 from lowswitch.service.journal import Mark
@@ -61,6 +64,13 @@ from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import known_of, two_steps
 from lowswitch.show.text import counted
 
+_ENDED = (
+    "You are logged out: you were away for long, the server was started again, or your token"
+    " expired or was revoked. Log in again, or ask your administrator for a new token"
+)
+_MOST_ACCESS = 10**6  # events of access in a table
+_DAYS = (("From day", "since"), ("To day", "until"))  # in the filter of the audit
+
 # ---- logging in ----------------------------------------------------------------------------------
 
 
@@ -75,10 +85,11 @@ async def login_form(call: Call) -> Response:
     """The form to log in."""
     if call.token is not None:
         return RedirectResponse("/", 303)
+    wrong = _ENDED if query(call.request, "ended") else ""
     html = (
         templates()
         .get_template("login.html")
-        .render(note=call.service.note, wrong="", terms=call.service.ledger.terms)
+        .render(note=call.service.note, wrong=wrong, terms=call.service.ledger.terms)
     )
     return HTMLResponse(html)
 
@@ -89,7 +100,8 @@ async def login(call: Call) -> Response:
     shown, address = call.field("token").strip(), address_of(call.service, call.request)
     token = service.access.check(shown)
     if token is None or token.role == table.SITE:
-        error = RefusedError(403, "a site has no pages; it uses the client")
+        says = "this is the token of a site, which its program uses; log in with your own"
+        error = RefusedError(403, says)
         if token is None:
             error = failed_login(service, service.failed_logins, address, shown)
         return HTMLResponse(
@@ -147,11 +159,13 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
     await catch_up(call)
     known = await known_of(call)
     terms, run, view = known.terms, known.run, known.view
-    names = ("learned", "waiting", "open", "missing", "refused", "frozen_out")
-    said = {"waiting": "waiting behind an open one", "frozen_out": "open while paused"}
-    said["refused"] = "came too late"
-    parts = [(said.get(name, name), getattr(run, name)) for name in names]
-    unfit = await service.engine.call(lambda: service.refusals.waiting(service.ledger))
+    names = ("learned", "waiting", "open", "missing", "refused")
+    said = {"waiting": "waiting behind an open one", "refused": "came too late"}
+    late = {"open": run.frozen_out}  # open, and cannot be settled while the run is paused
+    parts = [(said.get(name, name), getattr(run, name) + late.get(name, 0)) for name in names]
+    unfit, owing = await service.engine.call(
+        lambda: (service.refusals.waiting(service.ledger), service.ledger.open_by_site())
+    )
     return await show(
         call,
         "status.html",
@@ -166,7 +180,9 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
         proposal=view,
         offer=proposals.headline(known, view) if view else None,
         held=holds.facts(known),
-        todo=_todo(call, known, len(unfit)),
+        short=people.stuck(service.access, now(), run.quorum),
+        nothing=holds.nothing_words(known),
+        todo=[*_todo(call, known, len(unfit)), *_cut_off(call, owing)],
         parts=parts,
         bar=figures.shares(parts),
         most=service.ledger.terms.most_proposals,
@@ -184,7 +200,7 @@ async def _status(call: Call, wrong: str = "", code: int = 200) -> Response:
 def _todo(call: Call, known: Known, unfit: int) -> list[tuple[str, str, str]]:
     """What the person who is logged in can do next: a sentence, a page and the words of a link.
 
-    unfit: how many refused reports wait for a right one.
+    unfit: how many reports that cannot be right wait for a right one.
     """
     assert call.token is not None
     role, found = call.token.role, list[tuple[str, str, str]]()
@@ -199,6 +215,25 @@ def _todo(call: Call, known: Known, unfit: int) -> list[tuple[str, str, str]]:
     if role == table.AUDITOR:
         found.append(("Check that nothing was altered.", "/audit", "Go to the audit"))
     return found
+
+
+def _cut_off(call: Call, owing: Sequence[tuple[str, int, str]]) -> list[tuple[str, str, str]]:
+    """Sites that owe reports and have no working token to send them with, for an operator."""
+    assert call.token is not None
+    if call.token.role != table.OPERATOR:
+        return []
+    known, time = call.service.access.tokens(), now()
+    able = {one.name for one in known if one.role == table.SITE and one.works(time)}
+    cut_off = {name: n for name, n, _ in owing if name not in able}
+    if not cut_off:
+        return []
+    total, one = sum(cut_off.values()), len(cut_off) == 1
+    said = (
+        f"{phrases.several([*cut_off])} {'owes' if one else 'owe'} {counted(total, 'report')} and"
+        f" {'has' if one else 'have'} no working token to send {'it' if total == 1 else 'them'}"
+        " with."
+    )
+    return [(said, "/tokens", "See the tokens")]
 
 
 def _todo_of_operator(call: Call, known: Known, unfit: int) -> list[tuple[str, str, str]]:
@@ -227,10 +262,10 @@ def _todo_of_operator(call: Call, known: Known, unfit: int) -> list[tuple[str, s
         said = f"{counted(contradicted, 'report', 'was', 'were')} contradicted by a later one."
         found.append((said, "/tickets#contradicting", "Compare them"))
     if doubted := len(call.service.journal.doubted):
-        said = f"{counted(doubted, 'report', 'is', 'are')} unlikely, by everything reported before."
+        said = f"{counted(doubted, 'report', 'is', 'are')} unlikely or not as planned."
         found.append((said, "/tickets#unlikely", "Ask the site"))
     if unfit:
-        said = f"{counted(unfit, 'report', 'was', 'were')} refused and not sent again."
+        said = f"{counted(unfit, 'report')} cannot be right, and no other came since."
         found.append((said, "/tickets#unfit", "See why"))
     if known.view is None and run.may_ask:
         found.append(("No proposal is pending.", "/proposal", "Ask for one when the board meets"))
@@ -248,7 +283,8 @@ def _todo_of_reviewer(name: str, known: Known) -> list[tuple[str, str, str]]:
     if known.view is None or known.run.frozen:
         return found
     if any("proposal" in one.decision for one in mine):
-        said = "You decided on the pending proposal; another reviewer must agree."
+        more = max(one.needed for one in mine if "proposal" in one.decision)
+        said = f"You decided on the pending proposal; {counted(more, 'more reviewer')} must agree."
         return [*found, (said, "/proposal", "Read it again")]
     return [*found, ("A proposal waits for the board.", "/proposal", "Read it and decide")]
 
@@ -291,6 +327,7 @@ async def _freeze_form(call: Call, wrong: str = "", code: int = 200) -> Response
     said, session.said = session.said, ""
     facts = {"terms": service.ledger.terms, "note": service.note, "form": session.form}
     facts |= {"said": said, "wrong": wrong, "kept": call.field("reason")}
+    facts |= {"short": people.stuck(service.access, now(), service.journal.quorum)}
     facts |= {"stopped": service.engine.stopped, "frozen": service.journal.frozen}
     html = templates().get_template("freeze.html").render(facts, is_out=service.meter.is_out)
     return HTMLResponse(html, code)
@@ -335,9 +372,6 @@ async def policy_map(call: Call) -> Response:
     pending = {(r["step"], r["state"]) for r in proposed if effects.is_of_protocol(known, r)}
     signs = display.codes(terms.labels["action"])
     await catch_up(call)
-    if chart.protocol:
-        held = [row for row in chart.held if row not in known.only_trial]
-        chart = dataclasses.replace(chart, held=held)
     return await show(
         call,
         "map.html",
@@ -405,11 +439,34 @@ async def row(call: Call) -> Response:
         declared=np.flatnonzero(~terms.allowed[h, x]).tolist(),
         decisions=[
             one
-            | {"said": display.decision_words(terms, one["kind"], one)}
+            | {"said": _said_here(terms, one, decided.get(one["event"]), view.versions, known)}
             | ({"by": display.who(decided[one["event"]])} if one["event"] in decided else {})
             for one in reversed(view.decisions)
         ],
     )
+
+
+def _said_here(
+    terms: TableTerms,
+    one: dict[str, Any],
+    mark: Mark | None,
+    versions: Sequence[tuple[int, list[int]]],
+    known: Known,
+) -> str:
+    """A decision on a row; of an approval what it changed in this row."""
+    made = mark.facts.get("version") if mark is not None and mark.kind == "approved" else None
+    if made is None:
+        return display.decision_words(terms, one["kind"], one)
+    names = terms.labels["action"]
+    sides = [
+        [plays for number, plays in versions if number <= last][-1] for last in (made - 1, made)
+    ]
+    old, new = (
+        phrases.plays_words([names[a] for a in plays], protocol=known.protocol) for plays in sides
+    )
+    if old == new:
+        return "approved; here it changed nothing"
+    return f"approved: {old} → {new}"
 
 
 # ---- 3: timeline ---------------------------------------------------------------------------------
@@ -444,64 +501,145 @@ async def timeline(call: Call) -> Response:
 # ---- 4: audit ------------------------------------------------------------------------------------
 
 
+_FILTER = ("kind", "search", "before", "person", "since", "until")  # of the audit
+
+
 async def audit(call: Call) -> Response:
     """Events to filter, verify and export, and the difference between any two versions."""
     service = call.service
-    asked = query(call.request, "kind", "search", "before", "person", "since", "until")
+    asked = query(call.request, *_FILTER)
     kind, words = asked.get("kind", ""), asked.get("search", "")
     before = count(asked, "before", 0, 10**17) or None
-    assert call.token is not None
-    sees_access = call.token.role in (table.OPERATOR, table.AUDITOR)
-    groups = (display.DECISIONS, *[display.ACCESS] * sees_access)
-    if kind not in ("", *groups, *KINDS):
-        raise RefusedError(400, f"there is no such kind of event; there are {', '.join(KINDS)}")
-    kinds = display.kinds_of(kind)
-    wanted = display.Wanted(asked.get("person", ""), asked.get("since", ""), asked.get("until", ""))
+    sees_access = _require_kind(call, kind)
+    wanted, wrong = _wanted(asked)
+    await catch_up(call)
+    said_of = await _words_of_events(call)
 
-    def read() -> tuple[list[Any], Any, list[Any]]:
+    def read() -> tuple[list[Any], int | None, list[Any]]:
         entries = list[Any]()
+        if wrong:
+            return [], None, entries
         if sees_access and kind in ("", display.ACCESS):
             entries = access_log.lines(service.access, wanted, words, whole=bool(kind))
         if kind == display.ACCESS:
-            return [], ({}, {}), entries
+            return [], None, entries
         with service.reading() as reader:
-            found = wanted.of(
-                lambda some, end: display.newest_of(
-                    [reader.newest(some, before=end, kind=one, containing=words) for one in kinds],
-                    some,
-                ),
-                before,
-            )
-            return found, reader.about(found), entries
+            found, rest = _page_of(reader, wanted, kind, words, before)
+            return said_of(reader, found), rest, entries
 
-    events, about, entries = await asyncio.to_thread(read)
-    laws = await service.engine.call(lambda: display.laws_of(service.ledger))
-    more = events[-1].seq if len(events) == display.EVENTS else None
-    await catch_up(call)
-    marks, terms = service.journal.decisions(), service.ledger.terms
-    asked_for = display.wishes(terms, service.journal.marks)
-    in_trial = {mark.seq: mark.facts.get("in_trial", ()) for mark in marks}
+    events, more, entries = await asyncio.to_thread(read)
     return await show(
         call,
         "audit.html",
         "audit",
-        events=[
-            (
-                one,
-                display.event_words(terms, laws, one, in_trial.get(one.seq, ()), asked_for, about),
-            )
-            for one in events
-        ],
+        422 if wrong else 200,
+        wrong=wrong,
+        events=events,
         kinds=KINDS,
         entries=entries,
         sees_access=sees_access,
         asked=asked,
-        filters=display.filter_words(asked),
+        filters=[] if wrong else display.filter_words(asked | wanted._asdict()),
         version=version_named(words),
         more=more,
         verdict=service.access.last_verdict(),
         verifying=service.verifying is not None and not service.verifying.done(),
     )
+
+
+def _require_kind(call: Call, kind: str) -> bool:
+    """Refuse a kind of events that does not exist; return whether the person sees access."""
+    assert call.token is not None
+    sees_access = call.token.role in (table.OPERATOR, table.AUDITOR)
+    groups = (display.DECISIONS, *[display.ACCESS] * sees_access)
+    if kind not in ("", *groups, *KINDS):
+        raise RefusedError(400, f"there is no such kind of event; there are {', '.join(KINDS)}")
+    return sees_access
+
+
+def _page_of(
+    reader: Ledger, wanted: display.Wanted, kind: str, words: str, before: int | None
+) -> tuple[list[Event], int | None]:
+    """The newest events that fit a filter, and the event before which to go on."""
+
+    def read(some: int, end: int | None) -> list[Event]:
+        found = [
+            reader.newest(some, before=end, kind=one, containing=words)
+            for one in display.kinds_of(kind)
+        ]
+        return display.newest_of(found, some)
+
+    return wanted.of(read, before)
+
+
+async def _words_of_events(
+    call: Call,
+) -> Callable[[Ledger, list[Event]], list[tuple[Event, str, list[str]]]]:
+    """A function that tells events with the pages' words for them, and what they say."""
+    ledger, journal = call.service.ledger, call.service.journal
+    laws = await call.service.engine.call(lambda: display.laws_of(ledger))
+    asked_for = display.wishes(ledger.terms, journal.marks)
+    who_asked = {mark.seq: mark.actor for mark in journal.marks if mark.kind == "requested"}
+    in_trial = {mark.seq: mark.facts.get("in_trial", ()) for mark in journal.decisions()}
+
+    def said_of(reader: Ledger, found: list[Event]) -> list[tuple[Event, str, list[str]]]:
+        about, terms = reader.about(found), ledger.terms
+        return [
+            (
+                one,
+                display.event_word(one, who_asked),
+                display.event_words(terms, laws, one, in_trial.get(one.seq, ()), asked_for, about),
+            )
+            for one in found
+        ]
+
+    return said_of
+
+
+async def audit_list(call: Call) -> Response:
+    """All events that fit the filter of the audit, in its words, as a table for a spreadsheet."""
+    asked = query(call.request, *_FILTER)
+    kind, words, access = asked.get("kind", ""), asked.get("search", ""), call.service.access
+    _require_kind(call, kind)
+    wanted, wrong = _wanted(asked)
+    if wrong:
+        raise RefusedError(422, wrong)
+    await catch_up(call)
+    said_of = await _words_of_events(call)
+
+    def lines(reader: Ledger) -> Iterator[str]:
+        yield cells(["number", "time (UTC)", "who", "role", "kind", "what", "hash"])
+        if kind == display.ACCESS:
+            for one in access_log.lines(access, wanted, words, whole=True, most=_MOST_ACCESS):
+                yield _audit_line(one.event, one.word, [one.said])
+            return
+        rest = count(asked, "before", 0, 10**17) or None
+        while True:
+            found, rest = _page_of(reader, wanted, kind, words, rest)
+            for event, word, said in said_of(reader, found):
+                yield _audit_line(event, word, said)
+            if rest is None:
+                return
+
+    return api.download(call, f"audit{'-' if kind else ''}{kind}.csv", lines)
+
+
+def _audit_line(event: Event, word: str, said: list[str]) -> str:
+    """An event as a line of a table."""
+    time, who = event.time[:19].replace("T", " "), harmless(event.actor)
+    return cells([event.seq, time, who, event.role, word, harmless("; ".join(said)), event.hash])
+
+
+def _wanted(asked: dict[str, str]) -> tuple[display.Wanted, str]:
+    """The person and the days that a filter asks for, and the error in it, if there is one."""
+    person = asked.get("person", "")
+    try:
+        since, until = (day(name, asked.get(key, "")) for name, key in _DAYS)
+        if since and until < since and until:
+            raise RefusedError(422, f"From day: {since} is after {until}, the day in “To day”")
+    except RefusedError as error:
+        return display.Wanted(person, "", ""), error.says
+    return display.Wanted(person, since, until), ""
 
 
 async def difference(call: Call) -> Response:

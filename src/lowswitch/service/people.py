@@ -31,6 +31,11 @@ def too_few(names: list[str], quorum: int) -> str:
     return f"{needs} in this run, and only {has} a working token ({several(names)})"
 
 
+def stuck(access: Access, time: datetime, quorum: int) -> str:
+    """The same where what one person asks for can never happen; empty if one decides alone."""
+    return "" if quorum < 2 else too_few(reviewers(access, time), quorum)
+
+
 def stuck_words(episode: str) -> str:
     """What cannot be done while there are too few reviewers."""
     return (

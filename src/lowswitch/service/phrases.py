@@ -48,8 +48,8 @@ def meaning(word: str, terms: Terms) -> str:
     wrong = 100 * terms.thresholds["improve"]
     return (
         f"{said} Among 100 changes with this word, the model expects at most {wrong:g} to be wrong."
-        " The word depends on the number of changes judged together, so it can change without new"
-        " data; “how sure” does not."
+        " The word depends on the number of changes judged together, and “how sure” on the version"
+        " in use. So both can change without new data."
     )
 
 
@@ -295,9 +295,12 @@ def trial_lines(
         return []
     first, then = (f"{100 * share_of(one):.0f} %" for one in (before, after))
     cases = f"of new {plural(terms.word('episode'))}"
-    if first != then:
+    other = _other_alternatives(terms, before, after)
+    if share_of(before) == 0 or share_of(after) == 0:
         return [f"the trial: {first} → {then} {cases}"]
-    return [f"the trial: {then} {cases} as before, {_other_alternatives(terms, before, after)}"]
+    if first != then:
+        return [f"the trial: {first} → {then} {cases}, {other}"]
+    return [f"the trial: {then} {cases} as before, {other}"]
 
 
 def _other_alternatives(
@@ -316,7 +319,19 @@ def _other_alternatives(
         for words, some in (("newly", came), ("no longer", gone))
         if 0 < len(some) <= _FEW_PLACES
     ]
-    return vague if len(said) < bool(came) + bool(gone) else "; ".join(said)
+    if len(said) < bool(came) + bool(gone):
+        return f"{vague} or shares in {counted(trial_places(before, after), 'place')}"
+    return "; ".join(said)
+
+
+def trial_places(before: np.ndarray, after: np.ndarray) -> int:
+    """In how many rows two laws [members, H, S] differ that have the same protocol there."""
+    same, names = before[0] == after[0], [str(a) for a in range(1 + max(before.max(), after.max()))]
+    places = np.argwhere(same & (before != after).any(axis=0)).tolist()
+    return sum(
+        shares(names, before[:, h, x].tolist()) != shares(names, after[:, h, x].tolist())
+        for h, x in places
+    )
 
 
 def share_words(share: float, case: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from lowswitch.show.text import counted
 
 Row = tuple[int, int]  # step, state
 _MOST_UNDONE = 5  # decisions that one rollback names
+_STANDS = "That veto stays."
 
 
 class Past(NamedTuple):
@@ -28,6 +29,7 @@ class Precedents(NamedTuple):
     """Earlier decisions that a later one may reverse."""
 
     held: Mapping[Row, Mark] = {}  # who postponed a row, or rolled it back, last
+    only_trial: Collection[Row] = ()  # those of them in which only a trial differed
 
     changes: Mapping[Row, Past] = {}
     postponed: Mapping[Row, Mark] = {}  # of rows that were not changed since
@@ -35,10 +37,13 @@ class Precedents(NamedTuple):
     began: Mark | None = None  # who began the trial that runs
     versions: Sequence[Mark] = ()  # who made each version
     laws: display.Laws | None = None  # the versions themselves
+    people: Mapping[int, str] = {}  # everybody who made a decision, by its event
+    lifts: Mapping[tuple[int, int, int], Mark] = {}  # who lifted the veto of what is allowed again
+    unaware: Sequence[Mark] = ()  # the lifted vetoes that the pending proposal still reckons with
 
 
-def precedents(journal: Journal, laws: display.Laws) -> Precedents:
-    """The earlier decisions in a journal."""
+def precedents(journal: Journal, laws: display.Laws, pending: int | None = None) -> Precedents:
+    """The earlier decisions in a journal; pending: the event of the pending proposal."""
     marks = journal.versions()
     changes = last_changes(laws, marks)
     postponed = dict[Row, Mark]()
@@ -48,20 +53,48 @@ def precedents(journal: Journal, laws: display.Laws) -> Precedents:
         for h, x in display.people_rows(mark.facts, protocol=laws.protocol):
             if (h, x) not in changes or changes[h, x].mark.seq < mark.seq:
                 postponed[h, x] = mark
-    return Precedents(_held(journal, laws), changes, postponed, *_trial(laws, marks), marks, laws)
+    lifts = _lifts(laws, journal)
+    made = None if pending is None else journal.origin(pending)
+    unaware = {mark.seq: mark for mark in lifts.values() if made is not None and mark.seq > made}
+    return Precedents(
+        *(*_held(journal, laws), changes, postponed, *_trial(laws, marks), marks, laws),
+        people={mark.seq: display.who(mark) for mark in journal.decisions()},
+        lifts=lifts,
+        unaware=list(unaware.values()),
+    )
 
 
-def _held(journal: Journal, laws: display.Laws) -> dict[Row, Mark]:
-    """The last decision of each row after which it was held."""
-    found = dict[Row, Mark]()
+def _lifts(laws: display.Laws, journal: Journal) -> dict[tuple[int, int, int], Mark]:
+    """The decision that lifted the last veto of each action (step, state, action), if one did."""
+    found = dict[tuple[int, int, int], Mark]()
+    for mark in journal.decisions():
+        rows, actions = _rows(mark.facts.get("rows", [])), mark.facts.get("actions", [])
+        keys = [(h, x, a) for h, x in rows for a in actions]
+        if mark.kind == "lifted":
+            found |= dict.fromkeys(keys, mark)
+        elif mark.is_veto:
+            found = {key: one for key, one in found.items() if key not in keys}
+    return found
+
+
+def _held(journal: Journal, laws: display.Laws) -> tuple[dict[Row, Mark], set[Row]]:
+    """The last decision of each row after which it was held; and where only a trial differed."""
+    found, alone = dict[Row, Mark](), set[Row]()
     for mark in journal.marks if laws.has_rows else []:
         if mark.kind == "rejected" and not mark.facts.get("forever"):
-            found |= dict.fromkeys(_rows(mark.facts["rows"]), mark)
+            rows, trial = _rows(mark.facts["rows"]), _rows(mark.facts["in_trial"])
         elif mark.kind == "rolled_back" and mark.facts["version"] <= len(laws.tables):
             before, after = laws.tables[mark.facts["version"] - 2 : mark.facts["version"]]
             rows = _rows(np.argwhere((before != after).any(axis=0)).tolist())
-            found |= dict.fromkeys(rows, mark)
-    return found
+            trial = [row for row in rows if before[(0, *row)] == after[(0, *row)]]
+        elif mark.kind == "met" and mark.facts.get("held"):  # which ends all holds
+            found, alone = {}, set()
+            continue
+        else:
+            continue
+        found |= dict.fromkeys(rows, mark)
+        alone = (alone - {*rows}) | {*trial}
+    return found, alone if laws.protocol else set()
 
 
 def _rows(pairs: Iterable[Sequence[int]]) -> list[Row]:
@@ -121,7 +154,7 @@ def taken_back(
             marks[postponed.seq] = postponed
     found = [
         f"This takes back an earlier decision for {phrases.few_places_words(terms, rows)}:"
-        f" {decided(terms, marks[seq], known.laws)}."
+        f" {_decided(terms, marks[seq], known)}."
         for seq, rows in sorted(reversed_by.items(), reverse=True)
     ]
     found += [
@@ -131,7 +164,7 @@ def taken_back(
     ]
     found += [
         "This changes again what an earlier decision chose for"
-        f" {phrases.few_places_words(terms, rows)}: {decided(terms, marks[seq], known.laws)}."
+        f" {phrases.few_places_words(terms, rows)}: {_decided(terms, marks[seq], known)}."
         for seq, rows in sorted(changed_again.items(), reverse=True)
     ]
     if begins_trial and known.ended is not None:
@@ -142,17 +175,58 @@ def taken_back(
 def undone(terms: Terms, known: Precedents, to: int) -> list[str]:
     """The decisions after a version that a rollback to it takes back, newest first.
 
-    A veto stays, although the version that it made does not.
+    A veto stays unless it was lifted, although the version that it made does not.
     """
     since = [*enumerate(known.versions, start=1)][to:][::-1]
     found = list[str]()
     for number, mark in since[:_MOST_UNDONE]:
         does = "replaces" if mark.is_veto else "takes back"
-        but = " That veto stays." if mark.is_veto else ""
+        but = f" {_fate_of_veto(terms, known, mark)}" if mark.is_veto else ""
         found.append(f"It {does} version {number}: {decided(terms, mark, known.laws)}.{but}")
     if (rest := len(since) - len(found)) > 0:
         found.append(f"It takes back {counted(rest, 'earlier version')} since version {to}, too.")
     return found
+
+
+def _decided(terms: Terms, mark: Mark, known: Precedents) -> str:
+    """The same as `decided`, and of a veto whether it was lifted since."""
+    said = decided(terms, mark, known.laws)
+    if not mark.is_veto or (fate := _fate_of_veto(terms, known, mark)) == _STANDS:
+        return said
+    return f"{said}. {fate.removesuffix('.')}"
+
+
+def _fate_of_veto(terms: Terms, known: Precedents, mark: Mark) -> str:
+    """Whether a veto still stands, and otherwise who lifted it."""
+    rows, later = _rows(mark.facts["rows"]), dict[Row, set[int]]()
+    for (h, x, a), one in known.lifts.items():
+        if one.seq > mark.seq:
+            later.setdefault((h, x), set()).add(a)
+    named = mark.facts.get("actions")  # otherwise each row's new one
+    free = [row for row in rows if row in later and {*(named or [])} <= later[row]]
+    if not free:
+        return _STANDS
+    actions = named or sorted(later[free[-1]])
+    lifted = known.lifts[(*free[-1], actions[0])]
+    by = f"{display.who(lifted)} lifted it on {display.clock(lifted.time)}"
+    names = phrases.several([terms.labels["action"][a] for a in actions], "or")
+    can = f"so {names} can be given there again"
+    if len(free) == len(rows):
+        return f"That veto was lifted: {by}, {can}."
+    where = phrases.few_places_words(terms, free)
+    return f"For {where} that veto was lifted: {by}, {can}. Elsewhere it stays."
+
+
+def unaware(terms: Terms, known: Precedents) -> list[str]:
+    """That the pending proposal was made while something was forbidden that is allowed again."""
+    return [
+        f"This proposal was made before {display.who(mark)}"
+        f" {display.decision_words(terms, mark.kind, mark.facts)} for"
+        f" {phrases.few_places_words(terms, mark.facts['rows'])} on {display.clock(mark.time)}, so"
+        " it leaves that out. Ask for another proposal to have it considered; that uses up none of"
+        " the proposals left."
+        for mark in known.unaware
+    ]
 
 
 def decided(terms: Terms, mark: Mark, laws: display.Laws | None = None) -> str:

@@ -12,9 +12,9 @@ from lowswitch.ledger.terms import Terms
 from lowswitch.ledger.text import WORTHS, percent
 from lowswitch.service import approvals, display, effects, news, phrases, sheets
 from lowswitch.service.effects import Known
-from lowswitch.service.journal import Journal
+from lowswitch.service.journal import Journal, Mark
 from lowswitch.service.phrases import LABELS
-from lowswitch.service.precedents import decided
+from lowswitch.service.precedents import decided, unaware
 from lowswitch.show.text import counted
 
 ROWS_PER_PAGE = 120  # changes on a page
@@ -56,6 +56,8 @@ def proposal_facts(
         "title": title(len(rows), trial),
         "summary": _summary(known, rows),
         "taken_back": approvals.taken_back(known, rows, again=True),
+        "withdrawn": sheets.WITHDRAWN_WORDS,
+        "unaware": unaware(known.terms, known.precedents),
         "found": len(shown),
         "page": page,
         "pages": pages,
@@ -176,7 +178,8 @@ def _before_words(known: Known, one: dict[str, Any]) -> str:
     is_veto = one["kind"] == "vetoed" or one.get("forever")
     did = f"{what} was forbidden here" if is_veto else "postponed"
     did = f"{what} was allowed again here" if one["kind"] == "lifted" else did
-    return f"{did[:1].upper()}{did[1:]} on {one['time'][:10]} by {one['by']}."
+    who = known.precedents.people.get(one["event"], one["by"])
+    return f"{did[:1].upper()}{did[1:]} on {one['time'][:10]} by {who}."
 
 
 def _groups(lines: list[dict[str, Any]], by: str) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -253,6 +256,8 @@ def _trial(known: Known, view: ProposalView) -> dict[str, Any] | None:
         "first": [line for line in lines if line["first"]],
         "cost": None if cost is None else phrases.more(cost["mean"], known.terms),
         "within": None if cost is None else phrases.between(cost, known.terms),
+        "gains": cost is not None and cost["mean"] > 0,
+        "running": known.running and phrases.more(known.running["mean"], known.terms),
     }
 
 
@@ -303,7 +308,7 @@ def reminder(known: Known, journal: Journal, trial: dict[str, Any] | None) -> di
 
     The last limit is filled in.
     """
-    limits = [mark for mark in journal.decisions() if mark.facts.get("share")]
+    limits = _limits(journal)
     began = known.precedents.began
     if trial is not None and not trial["new"] and began is not None:
         words = f"{decided(known.terms, began, known.precedents.laws)}."
@@ -323,6 +328,18 @@ def reminder(known: Known, journal: Journal, trial: dict[str, Any] | None) -> di
         "said": f"On {mark.time[:10]} {display.who(mark)} limited the trial to at most {share} % of"
         f" new {known.cases}. The learner does not know of that limit.",
     }
+
+
+def _limits(journal: Journal) -> list[Mark]:
+    """The decisions that limited a trial and that no later rollback took back."""
+    found = list[Mark]()
+    for mark in journal.decisions():
+        if mark.kind == "rolled_back":
+            to = mark.facts.get("to", 0)
+            found = [one for one in found if one.facts.get("version", 0) <= to]
+        elif mark.facts.get("share"):
+            found.append(mark)
+    return found
 
 
 def why_now(journal: Journal, view: ProposalView, terms: Terms) -> str:
@@ -347,5 +364,7 @@ def why_now(journal: Journal, view: ProposalView, terms: Terms) -> str:
         if before.kind == "history":
             return "The history of the old protocol was imported."
         did = display.decision_words(terms, before.kind, before.facts)
+        if (several := journal.in_a_row(before)) > 1:
+            did = f"corrected {counted(several, 'report')}"
         return f"The learner made it again after {display.who(before)} {did}."
     return f"Its schedule allowed a change after {counted(view.told, case, 'was', 'were')} learned."

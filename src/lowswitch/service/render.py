@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger.events import canonical
+from lowswitch.ledger.views import while_paused
 from lowswitch.service import display, phrases
 from lowswitch.service.app import Call, Service, attempt
 from lowswitch.service.bodies import RefusedError
@@ -38,6 +39,7 @@ def templates() -> jinja2.Environment:
         "said": display.whole_sentence,
         "numbers": display.numbers,
     }
+    filters |= {"while_paused": while_paused}
     filters |= {"label": phrases.LABELS.get, "meaning": phrases.meaning, "per": phrases.per}
     return made(HERE / "templates", filters)
 
@@ -104,7 +106,8 @@ async def show(call: Call, name: str, here: str, status: int = 200, **facts: Any
 def refused(service: Service, request: Request, error: RefusedError) -> Response:
     """A page that says why a request was refused, with a link to log in if needed."""
     if error.status == 401 and request.method == "GET":
-        return RedirectResponse("/login", 303)
+        was = request.cookies.get(service.cookie)  # somebody's who had logged in
+        return RedirectResponse("/login?ended=1" if was else "/login", 303)
     html = templates().get_template("refused.html").render(error=error, note=service.note)
     return HTMLResponse(html, error.status)
 

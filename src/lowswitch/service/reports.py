@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -20,8 +22,9 @@ from lowswitch.service.api import download
 from lowswitch.service.app import Call, as_refusal, now
 from lowswitch.service.bodies import MOST_AT_ONCE, RefusedError, count, query
 from lowswitch.service.pasting import Found, names_among, names_in
+from lowswitch.service.phrases import several
 from lowswitch.service.refusals import Refusal, sent_words
-from lowswitch.service.render import catch_up, filled_in, is_by_enter, show
+from lowswitch.service.render import after, catch_up, filled_in, is_by_enter, show
 from lowswitch.service.sheets import Sheet
 from lowswitch.service.steps import two_steps
 from lowswitch.show.text import age, counted, plural
@@ -31,8 +34,8 @@ _TABS = {one: one for one in STATUSES} | {REFUSED: "came too late"}
 _LISTED = 200  # tickets on the page
 _MOST_NAMED = 10  # names that nobody has, in one message
 _MEANS = {  # what the learner does about missing reports
-    "drop": "The learner goes on without them.",
-    "optimistic": "The learner assumes the best outcome for them.",
+    "drop": "The learner goes on without {them}.",
+    "optimistic": "The learner assumes the best outcome for {them}.",
     "hold": "Later reports wait until each of them is settled.",
 }
 _VIEW = ("status", "site", "days", "select", "after", "search")  # which of them the page shows
@@ -88,6 +91,7 @@ async def list_page(
         }
 
     facts = await service.engine.call(read)
+    facts["alike"] = await _look_alikes(call, facts["run"].issued) if is_first else []
     run, listed = facts["run"], facts["tickets"]
     ticked = _ticked(call, listed, asked.get("select", ""))
     here = {one.ticket for one in listed}
@@ -110,6 +114,19 @@ async def list_page(
         elsewhere=[one for one in ticked if one not in here],
         wrong=wrong,
     )
+
+
+async def _look_alikes(call: Call, issued: int) -> list[list[StoredTicket]]:
+    """Tickets whose names are nearly the same; looked for again once there are new tickets."""
+    service = call.service
+
+    def read() -> list[list[StoredTicket]]:
+        with service.reading() as reader:
+            return reader.look_alikes()
+
+    if service.alike[0] != issued:
+        service.alike = issued, await asyncio.to_thread(read)
+    return service.alike[1]
 
 
 def looked_for(
@@ -156,7 +173,8 @@ async def ticket_list(call: Call) -> Response:
 
     def lines(reader: Ledger) -> Iterator[str]:
         declared = ["declared missing", "by", "reason"]
-        yield cells(["ticket", "number", "site", harmless(case), "enrolled", "status", *declared])
+        named = ["ticket", "number", "site", harmless(case), "enrolled", "status"]
+        yield cells([*named, *declared, "version"])
         last, which = 0, None if search else status
         while found := looked_for(reader, which, site, _LISTED, last, search)[0]:
             last = found[-1].number
@@ -167,9 +185,11 @@ async def ticket_list(call: Call) -> Response:
                 if event is not None:
                     reason = harmless(event.payload.get("reason", ""))
                     why = [event.time, harmless(event.actor), reason]
-                yield cells([one.ticket, one.number, *named, one.asked, one.status, *why])
+                facts = [one.asked, _TABS[one.status], *why, one.version]
+                yield cells([one.ticket, one.number, *named, *facts])
 
-    return download(call, f"reports-{'found' if search else status}.csv", lines)
+    name = "found" if search else _TABS[status].replace(" ", "-")
+    return download(call, f"reports-{name}.csv", lines)
 
 
 # ---- reports that will never come ----------------------------------------------------------------
@@ -206,10 +226,11 @@ async def _missing(call: Call) -> Response:
     """
     ledger, case = call.service.ledger, call.service.ledger.terms.word("episode")
     chosen = [value for name, value in call.fields if name == "ticket"]
-    ignored = 0
+    said = list[str]()
     if pasted := call.field("pasted").strip():
         named = await call.service.engine.call(lambda: names_in(ledger, pasted))
-        chosen, ignored = chosen + one_each(named, case), named.ignored
+        chosen += one_each(named, case)
+        said = list_words(named, case)
     chosen = list(dict.fromkeys(chosen))
     if len(chosen) > MOST_AT_ONCE:
         raise RefusedError(
@@ -219,14 +240,21 @@ async def _missing(call: Call) -> Response:
         )
     given = filled_in(call, "reason") | {"tickets": chosen, "still_open": True}
     found = await call.service.engine.call(lambda: _declarable(ledger, chosen))
-    if not call.field("confirming"):
+    try:
         _require_some_open(found)
+    except LedgerError as error:
+        if not call.field("confirming"):
+            raise
+        run = await call.service.engine.call(ledger.status)
+        if not (run.frozen or call.service.engine.stopped):  # or that is the reason
+            return after(call, "/tickets", f"Nothing was done: {error}.", heed=True)
     _keep_selection(call, chosen)
 
     async def sheet() -> Sheet:
         sheet = await call.service.engine.call(lambda: _missing_sheet(call, found))
-        other = f"Of your table only the column of {plural(case)} was read."
-        return sheet._replace(lines=[*sheet.lines, *[other] * bool(ignored)])
+        return sheet._replace(
+            lines=[*said[:1], *sheet.lines], warnings=[*said[1:], *sheet.warnings]
+        )
 
     def done(left_out: list[str], _: Sheet) -> tuple[str, str]:
         what = counted(len(chosen) - len(left_out), "report", "is", "are")
@@ -278,10 +306,11 @@ def _missing_sheet(call: Call, chosen: Sequence[StoredTicket]) -> Sheet:
         f"{what} will be recorded as missing.",
         *_by_site(found),
         *(
-            f"The newest of them was enrolled {age(one.asked)}, on {display.clock(one.asked)}."
+            f"{'It' if len(found) == 1 else 'The newest of them'} was enrolled {age(one.asked)}, on"
+            f" {display.clock(one.asked)}."
             for one in shown[-1:]
         ),
-        _MEANS[ledger.terms.missing],
+        _MEANS[ledger.terms.missing].format(them="it" if len(found) == 1 else "them"),
         f"If a report comes later after all, an operator can enter it for its {case}.",
     ]
     refused = {one.ticket: refusal for one, refusal in call.service.refusals.waiting(ledger)}
@@ -303,10 +332,9 @@ def _doubts(shown: Sequence[TicketView], chosen: Sequence[StoredTicket]) -> list
     """Which of the chosen tickets are new, and which are settled already."""
     yesterday, doubts = (now() - timedelta(days=1)).isoformat(), list[str]()
     if fresh := sum(one.asked > yesterday for one in shown):
-        were = "was" if fresh == 1 else "were"
-        doubts.append(
-            f"{fresh:,} of them {were} enrolled within the last day, so a report may still come."
-        )
+        which = f"{fresh:,} of them {'was' if fresh == 1 else 'were'}"
+        which = "It was" if len(shown) == fresh == 1 else which
+        doubts.append(f"{which} enrolled within the last day, so a report may still come.")
     if settled := [one for one in chosen if one.status != OPEN]:
         names = [f"{one.site}, {one.request} ({_TABS[one.status]})" for one in settled]
         gone = counted(len(settled), "selected report", "is", "are")
@@ -318,7 +346,7 @@ def _sent_words(ledger: Reading, ticket: StoredTicket, refusal: Refusal) -> str:
     """That a site sent a report of an open ticket which was refused, and what it said."""
     said = [
         f"{ticket.site} did send a report of {ticket.request}, on {display.clock(refusal.time)}. It"
-        f" was refused: {display.whole_sentence(refusal.says)}"
+        f" cannot be right: {display.whole_sentence(refusal.says)}"
     ]
     if shown := sent_words(ledger.terms, refusal.sent):
         said.append(f"That report said: {shown}.")
@@ -328,16 +356,33 @@ def _sent_words(ledger: Reading, ticket: StoredTicket, refusal: Refusal) -> str:
 
 def one_each(named: Found, case: str) -> list[str]:
     """The tickets that a list names; each name must be of one ticket."""
+    if named.wrong:
+        raise LedgerError(f"{few(named.wrong)}; nothing was selected from your list")
     if named.unknown:
-        shown = few([repr(name) for name in named.unknown])
+        shown, rest = named.unknown[:_MOST_NAMED], len(named.unknown) - _MOST_NAMED
+        names = several([*map(repr, shown), *[f"{rest:,} more names"] * (rest > 0)], "or")
         raise UnknownTicketError(
-            f"no {case} and no ticket is called {shown}; nothing was selected from your list"
+            f"no {case} and no ticket is called {names}; nothing was selected from your list"
         )
     for name, found in named.called.items():
         if len(found) > 1:
-            several = few([f"{one.site}, {one.request}: number {one.number:,}" for one in found])
-            raise LedgerError(f"{name!r} fits several {plural(case)} ({several}); give the ticket")
+            fits = few([f"{one.site}, {one.request}: number {one.number:,}" for one in found])
+            raise LedgerError(
+                f"{name!r} fits several {plural(case)} ({fits}); add a column “site”, or give"
+                " the ticket"
+            )
     return [found[0].ticket for found in named.called.values()]
+
+
+def list_words(named: Found, case: str) -> list[str]:
+    """How many entries a pasted list has and whom they mean, and what in it was not read."""
+    whole, distinct = counted(named.entries, "entry"), len(named.numbers)
+    double = counted(named.entries - distinct, "entry", "is", "are")
+    said = f"Your list has {whole} and names {counted(distinct, case)}"
+    said += f"; {double} double." if distinct < named.entries else "."
+    other = [repr(one) for one in dict.fromkeys(named.ignored)]
+    beside = f"Not read, because it stands beside the {plural(case)}: {few(other)}."
+    return [said, *[beside] * bool(other)]
 
 
 def few(names: Sequence[str]) -> str:
@@ -350,5 +395,11 @@ def _by_site(found: Sequence[StoredTicket]) -> list[str]:
     """Tickets grouped by site, one line each."""
     sites = dict.fromkeys(one.site for one in found)
     return [
-        f"{site}: {', '.join(one.request for one in found if one.site == site)}." for site in sites
+        f"{site}: {', '.join(_quoted(one.request) for one in found if one.site == site)}."
+        for site in sites
     ]
+
+
+def _quoted(name: str) -> str:
+    """A name within a list, in quotes if it has a comma or another mark of lists."""
+    return f"“{name}”" if re.search(r"[,;]|^ | $", name) else name

@@ -131,8 +131,8 @@ def _freed_lines(known: Known, after: Any, changed: set[tuple[int, int]]) -> lis
         if (h, x) not in changed:
             found.setdefault(int(after[0, h, x]), set()).add((h, x))
     lines = [
-        f"The trial's {known.cases} who were to be given that get {names[a]} instead, like the"
-        f" protocol: {phrases.places_words(known.terms, sorted(rows))}."
+        f"New {known.cases} in the trial get {names[a]} instead, as in the protocol, for"
+        f" {phrases.places_words(known.terms, sorted(rows))}."
         for a, rows in sorted(found.items())
     ]
     places = changed.union(*found.values())
@@ -150,6 +150,11 @@ def lifted(known: Known, decision: dict[str, Any]) -> Sheet:
         f"The {known.terms.word('action')} given there now stays; lifting a veto only lets the"
         " learner propose again.",
     ]
+    if known.view is not None:
+        lines.append(
+            "The pending proposal stays as it is, and was made without this. Ask for another"
+            " proposal afterwards to have it considered; that uses up none of the proposals left."
+        )
     title = f"Allow {names} again for {where}"
     return Sheet(f"{title}?", title, lines, (), (), "/map")
 
@@ -171,7 +176,8 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     ]
     if known.view is not None:
         lines.append(
-            "The pending proposal is withdrawn. The next one uses up none of the proposals left."
+            "The pending proposal is withdrawn. What it proposed elsewhere may be proposed again at"
+            " once. The next proposal uses up none of the proposals left."
         )
     changes, rows, begins = list[dict[str, Any]](), list[dict[str, Any]](), False
     if known.earlier is not None and known.has_rows:
@@ -193,7 +199,10 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
             at = lines.index(learned)
             lines[at:at] = [again, *(f"{line[:1].upper()}{line[1:]}." for line in other)]
             begins = share > 0
-    lines += holds.promise(known, "where the two versions differ", several=True)
+    if known.earlier is not None and known.has_rows:
+        places = [(h, x) for h, x in effects.changed_anywhere(known)]
+        differ = "the two versions differ"
+        lines += holds.promise(known, places, len(places) - len(changes), differ)
     trial, title = trial_of(known, known.earlier), f"Roll back to version {to}{but}"
     sheet = Sheet(
         f"{title}?",

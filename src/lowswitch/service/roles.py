@@ -117,6 +117,7 @@ PAGES = (
     Endpoint("GET", "/row", "row", _READ, "see a row and its history"),
     Endpoint("GET", "/timeline", "timeline", _READ, "see the timeline"),
     Endpoint("GET", "/audit", "audit", _READ, "see the audit"),
+    Endpoint("GET", "/audit.csv", "audit_list", _READ, "download the events that fit a filter"),
     Endpoint("GET", "/difference", "difference", _READ, "compare two versions"),
     Endpoint("GET", "/export", "export", _READ, "download all events"),
     Endpoint("GET", "/roles", "roles", _READ, "see what each role may do"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lowswitch.ledger.events import canonical, digest
+from lowswitch.ledger.responses import WITHDRAWN
 from lowswitch.ledger.text import (
     moved,
     percent,
@@ -23,6 +24,10 @@ from lowswitch.service.effects import (
 from lowswitch.service.phrases import several
 from lowswitch.show.text import counted
 
+WITHDRAWN_WORDS = (
+    "The numbers of this proposal were computed before a part of it was approved, so they are not"
+    " shown. Ask for another proposal to have them computed again; it replaces this one."
+)
 MOST_LISTED = 200  # lines of changes on a page that is confirmed
 FEW = 20  # cases: of an action that fewer were given, the page says so
 
@@ -148,12 +153,20 @@ def fidelity_lines(row: Mapping[str, Any]) -> list[str]:
     return [f"The table of kinds below describes {right} of the changes correctly."]
 
 
-def expected_lines(known: Known) -> list[str]:
-    """What changes of the protocol are expected to gain together."""
+def expected_lines(known: Known, changes: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+    """What changes of the protocol are expected to gain together.
+
+    changes: the rows, if they have evidence. A single one has the number that the table shows.
+    """
+    outside = " outside the trial" if known.protocol else ""
+    if len(changes) == 1 and (own := changes[0].get("gain")):
+        gain = own | {"better": changes[0]["probability"]}
+        return [f"Expected{outside}: {phrases.gain_words(gain, known.terms)}."]
+    if known.worth is None and known.view is not None and known.view.numbers == WITHDRAWN:
+        return [f"What to expect of this is not known. {WITHDRAWN_WORDS}"]
     if known.worth is None:
         return ["The gain of these changes together is not computed; each has its own below."]
     gain = known.worth.get("protocol") or known.worth["change"]
-    outside = " outside the trial" if "protocol" in known.worth else ""
     return [f"Expected{outside}: {phrases.gain_words(gain, known.terms)}."]
 
 

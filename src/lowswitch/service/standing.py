@@ -133,8 +133,9 @@ def _beside(
     if _same(kind, decision, request):
         if request.by == known.me:
             return (
-                f"You already asked for exactly this ({request.decision['reason']}), and another"
-                " reviewer must agree. If you confirm, only your reason changes."
+                f"You already asked for exactly this ({request.decision['reason']}), and"
+                f" {counted(request.needed, 'more reviewer')} must agree. If you confirm, only your"
+                " reason changes."
             )
         return (
             f"{request.by} already asks for exactly this. Go back and agree to that request: this"
@@ -314,7 +315,7 @@ def _acted_since(journal: Journal, name: str, seq: int) -> bool:
     return any(
         mark.actor == name and (mark.kind == "requested" or KINDS[mark.kind].is_decision)
         for mark in journal.marks
-        if mark.seq > seq
+        if mark.seq > seq and mark.facts.get("motion", mark.seq) > seq  # not asked for before
     )
 
 

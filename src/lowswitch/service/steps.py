@@ -14,8 +14,8 @@ from lowswitch.ledger.reading import Reading
 from lowswitch.ledger.responses import MotionView
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.review.gate import Hold
-from lowswitch.service import actions
-from lowswitch.service.app import Call, as_refusal
+from lowswitch.service import actions, people
+from lowswitch.service.app import Call, as_refusal, now
 from lowswitch.service.bodies import BODIES, RefusedError, checked
 from lowswitch.service.display import laws_of
 from lowswitch.service.effects import Known, changed_anywhere, changed_rows, law_of
@@ -53,10 +53,13 @@ async def known_of(
     def read() -> Known:
         view = ledger.proposal()
         worth = None if view is None else view.worth
-        if view is not None and rows is not None and len(rows) < len(view.rows):
-            steps, states = terms.labels["step"], terms.labels["state"]
-            named = [(steps[h], states[x]) for h, x in proposed_of(view.rows, rows)]
-            worth = ledger.worth(named, wait=False) if named else None
+        limits = {one: decision[one] for one in ("part", "share") if decision and one in decision}
+        some = view is not None and rows is not None and len(rows) < len(view.rows)
+        if view is not None and (some or (has_rows and kind == "approved" and limits)):
+            steps, states, named = terms.labels["step"], terms.labels["state"], None
+            if some:
+                named = [(steps[h], states[x]) for h, x in proposed_of(view.rows, rows or ())]
+            worth = None if named == [] else ledger.worth(named, wait=False, **limits)
         elif has_rows and view is not None and worth is None and view.rule >= BY_WORTH:
             worth = ledger.worth(wait=False)  # of what a decision left
         deployed, protocol = ledger.deployed()
@@ -74,11 +77,12 @@ async def known_of(
             me=call.who,
             holds=ledger.holds(),
         )
-        if view is not None or earlier is not None or known.holds:
-            earlier_ones = precedents(call.service.journal, laws_of(ledger))
-            trial = call.service.journal.never_changes()
-            back = {row for row, by in earlier_ones.held.items() if by.kind == "rolled_back"}
-            known = known._replace(precedents=earlier_ones, only_trial=trial - back)
+        pending_or_held = view is not None or earlier is not None or known.holds
+        if pending_or_held or known.run.nothing_at is not None:
+            earlier_ones = precedents(
+                call.service.journal, laws_of(ledger), None if view is None else view.event
+            )
+            known = known._replace(precedents=earlier_ones)
         if has_rows and view is not None and kind == "rejected":
             asked = rows or [[row["step"], row["state"]] for row in view.rows]
             known = known._replace(hold=ledger.hold_of(asked))
@@ -215,11 +219,14 @@ def _require_fields(action: str, given: dict[str, Any]) -> None:
 async def _ask(call: Call, sheet: Sheet, wrong: str = "", status: int = 200) -> Response:
     """The page on which a decision is confirmed."""
     kept = [(name, value) for name, value in call.fields if name not in _OWN]
+    run = await call.service.engine.call(call.service.ledger.status)
     return await show(
         call,
         "confirm.html",
         "",
         status,
+        run=run,
+        short=people.stuck(call.service.access, now(), run.quorum),
         sheet=sheet,
         path=call.endpoint.path,
         kept=kept,
