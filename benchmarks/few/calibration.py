@@ -26,8 +26,10 @@ from kinds import outcome_at_the_end, random_laws, rebuilt
 import bench
 from lowswitch import TabularMDP, envs, few
 from lowswitch.forecast.draws import Size
-from lowswitch.forecast.forecasts import INTERVAL, Forecast, _source, _Track
+from lowswitch.forecast.forecasts import INTERVAL, Forecast, _forecasts, _outcome, _source
+from lowswitch.io import storage
 from lowswitch.reproduce.pseudocode import play_episode
+from lowswitch.runs.units import Threads
 from lowswitch.show.progress import Progress, cores
 
 SIZE, EPISODES, DEPLOYMENTS, LOGGED, DRAWN = Size(5, 6, 3), 400, 4, 100, 24
@@ -155,14 +157,15 @@ def logged(mdp: TabularMDP, present: np.ndarray, kind: str, number: int) -> tupl
 
 
 def forecast(source: Any, problems: int) -> Forecast:
+    tried, kept = [(ALGORITHM, EPISODES)], storage.Kept(None)
     with Progress(problems, unit="runs", show=False) as bar:
-        return _Track(source, problems, None).forecast(ALGORITHM, EPISODES, bar)
+        return _forecasts(source, tried, problems, kept, Threads(), bar)[0]
 
 
 def reached(mdp: TabularMDP, number: int, source: Any) -> float:
     """The value in the end of what the default does on a problem, begun as the source says."""
-    track = _Track(source._replace(problem=lambda _: mdp, initial_of=None), 1, None)
-    return float(track._outcome(ALGORITHM, EPISODES, number).values[-1])
+    source = source._replace(problem=lambda _: mdp, initial_of=None)
+    return float(_outcome(source, ALGORITHM, EPISODES, number).values[-1])
 
 
 Hit = tuple[bool, float, bool, bool]

@@ -170,7 +170,7 @@ def evaluation_of(
     mass = aligned_zeros(members * width if wanted else 0)
     for m in range(members if wanted else 0):
         mass[m * width : m * width + S] = mdp.start_law
-    evaluation: ValueTables | ManyValueTables = ValueTables(
+    one = ValueTables(
         wanted=wanted,
         H=H,
         S=S,
@@ -184,9 +184,9 @@ def evaluation_of(
         firsts=np.zeros(1, dtype=np.int64),
     )
     if not wanted:
-        return evaluation, 0.0
-    if members == 1 and _are_many_rows(mdp):
-        evaluation = _side_by_side(evaluation, width)
+        return one, 0.0
+    together = members == 1 and _are_many_rows(mdp)
+    evaluation = _side_by_side(one, width) if together else one
     optimal = np.repeat(mdp.optimal_policy[None], members, axis=0)
     evaluation = evaluation._replace(best=value_policies(mdp.model, evaluation, optimal))
     # a writable copy: for a read-only array the kernel would be compiled once more

@@ -354,7 +354,7 @@ class PlannerKnowledge(Knowledge):
         by_visits = timing.factor > 0 or self.spec.every_until > 0 or len(self.spec.later) > 1
         if self.spec.kind != LEARNED or (by_visits and not timing.asked):
             return 0
-        return min(int((timing.grid <= episodes).sum()), timing.deployments)
+        return int(min((timing.grid <= episodes).sum(), timing.deployments))
 
     @property
     def plan_seconds(self) -> float:
