@@ -88,7 +88,7 @@ def test_what_was_never_given_is_confirmed_by_itself(tmp_path):
         new = [row for row in view.rows if row["untried"]]
         assert new
         page = served.page("/proposal", session)[1]
-        assert "something that no patient was ever given there" in page
+        assert "something that no patient learned so far was given there" in page
         given = {"proposal": view.hash, "row": [key(new[0])], "decision": "approve selected"}
         sheet = served.post("/decide", session, **given)[2].decode()
         name, where = next(iter(new[0]["untried"])), new[0]["state_label"]

@@ -112,7 +112,7 @@ def test_a_veto_that_brings_something_never_given_is_ticked_and_has_its_evidence
     text = plain(page)
     assert f"{names[now[h, x]]} → {names[new]}" in text
     assert 'name="consent"' in page
-    assert "that no patient was ever given there" in text
+    assert "that no patient learned so far was given there" in text
     (row,), worth = ledger.other_changes([(h, x, new)])
     assert f"Expected outside the trial: {phrases.gain_words(worth['protocol'], ledger.terms)}" in (
         text

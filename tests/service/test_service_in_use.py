@@ -450,3 +450,77 @@ def test_a_hold_says_that_waiting_reports_count(clinic):
     known = known_of(clinic)._replace(holds=ledger.holds())
     (until,) = {holds.end_words(known, hold) for hold in known.holds.values()}
     assert until.endswith("133 waiting reports will count, too)")
+
+
+# ---- what was given, and not learned yet ---------------------------------------------------------
+
+
+def waiting_only(served):
+    """A place and an action that only waiting reports have, and how many these are."""
+    chart = served.ledger.chart()
+    places = (chart.visits == 0) & (chart.waiting > 0) & chart.allowed
+    assert places.any()
+    h, x, a = next(
+        one for one in np.argwhere(places).tolist() if chart.policy[0, one[0], one[1]] != one[2]
+    )
+    return h, x, a, int(chart.waiting[h, x, a])
+
+
+def test_reports_that_wait_are_counted_beside_those_learned(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    chart, run = ledger.chart(), ledger.status()
+    waiting = list(ledger.tickets("waiting"))
+    counts = np.zeros_like(chart.waiting)
+    for one in waiting:
+        report = ledger.report_of(one.ticket)[1]
+        states, actions = (ledger.terms.labels[kind] for kind in ("state", "action"))
+        given = zip(report["states"], report["actions"], strict=False)
+        for h, (x, a) in enumerate(given):
+            counts[h, states.index(x), actions.index(a)] += 1
+    assert len(waiting) == run.waiting > 0
+    assert (chart.waiting == counts).all()
+    h, x, a, n = waiting_only(clinic)
+    assert ledger.row(h, x).actions[a]["waiting"] == n
+    page = plain(clinic.page(f"/row?step={h}&state={x}", session)[1])
+    assert f"Counted are the {run.told:,} patients learned so far." in page
+    assert f"{run.waiting} more reports wait behind an open one and are not counted" in page
+    assert f"0 and {n} report{'s wait' if n > 1 else ' waits'} not yet learned from" in page
+    assert "never given" not in page
+    text = clinic.page("/map?view=visits", session)[1]
+    assert f"How many of the {run.told:,} patients learned so far were given" in plain(text)
+    now = chart.policy[0]
+    total = int(np.take_along_axis(chart.waiting, now[:, :, None], axis=2).sum())
+    said = re.findall(r", and ([0-9,]+) times in reports that wait", text)
+    assert sum(int(one.replace(",", "")) for one in said) == total
+
+
+def test_nobody_consents_to_never_what_waiting_reports_have(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    h, x, a, n = waiting_only(clinic)
+    names, now = ledger.terms.labels["action"], ledger.policy[0, h, x]
+    veto = {"row": [f"{h}:{x}"], "action": names[now], "instead": names[a]}
+    body = clinic.post("/forbid", session, **veto)[2].decode()
+    page = plain(body)
+    whose = "whose reports wait" if n > 1 else "whose report waits"
+    given = f"given to {n} patient{'s' if n > 1 else ''} {whose}"
+    where = phrases.place(ledger.terms, h, x)
+    assert page.count(f"Not yet learned from: {names[a]} for {where}, {given}") == 2
+    assert f"Not yet learned from; {given}" in page
+    assert 'class="tag UNTRIED">not yet learned from<' in body
+    assert "I know that no patient learned so far was given this there" in page
+    assert "was ever given" not in page
+    assert "ever tried" not in page
+
+
+def test_a_trial_gives_for_the_first_time_only_what_no_report_has(clinic):
+    ledger, terms = clinic.ledger, clinic.ledger.terms
+    h, x, a, n = waiting_only(clinic)
+    chart = ledger.chart()
+    deployed = np.repeat(chart.policy[:1], len(chart.policy), axis=0)
+    law = deployed.copy()
+    law[1:, h, x] = a  # the trial gives this one alternative
+    none = np.zeros_like(chart.waiting)
+    for waits, first in ((none, terms.labels["step"][h]), (chart.waiting, "")):
+        (one,) = phrases.alternatives(terms, law, chart.visits, deployed, waits)
+        assert one["first"] == first
+    assert one["given"] == f"0, and {n} more report{'s wait' if n > 1 else ' waits'}"

@@ -43,7 +43,8 @@ ENDINGS = {  # of an episode that was reported
 _NO_REPORT = "no report came"
 _USUAL = (ENDINGS["whole"], _NO_REPORT)  # what goes without saying in the audit
 LEGENDS = {  # what the numbers of a view are
-    "visits": "How many {episodes} were given the {action} of the protocol in this place.",
+    "visits": "How many of the {told:,} {episodes} learned so far were given the {action} of the"
+    " protocol in this place. {more}",
     "width": "Half of the 95 % interval of what to expect of the {action} of the protocol, in"
     " {reward} from this {step} on. It uses only {episodes} treated in this very place. The larger"
     " and darker, the less is known.",
@@ -85,9 +86,20 @@ def numbers(values: Sequence[int]) -> str:
     return "; ".join(f"{value:,}" for value in values)
 
 
-def legend(view: str, terms: Terms) -> str:
-    """The meaning of the numbers in a view of the map; empty for the protocol itself."""
-    return LEGENDS.get(view, "").format(**words_of(terms))
+def legend(view: str, terms: Terms, told: int, waiting: int) -> str:
+    """The meaning of the numbers in a view of the map; empty for the protocol itself.
+
+    told, waiting: how many reports were learned, and how many wait behind an open one.
+    """
+    more = f"{more_wait(waiting)}; point at a place to see them." if waiting else ""
+    words = words_of(terms)
+    return LEGENDS.get(view, "").format(**words, told=told, more=more).rstrip()
+
+
+def more_wait(waiting: int) -> str:
+    """That more reports wait to be learned, as the beginning of a sentence."""
+    wait = counted(waiting, "more report", "waits", "wait")
+    return f"{wait} behind an open one and {'is' if waiting == 1 else 'are'} not counted"
 
 
 def endings_of(terms: Terms) -> dict[str, str]:
@@ -187,7 +199,10 @@ def _cell(
     names = ", ".join(terms.labels["action"][a] for a in actions)
     if tried:
         names += f"; in the trial {', '.join(terms.labels['action'][a] for a in tried)}"
-    cell = {"forbidden": gone, "trial": bool(tried), "says": f"{names}; given {visits:,} times"}
+    said = f"{names}; given {visits:,} times"
+    if wait := int(sum(chart.waiting[h, x, a] for a in actions)):
+        said += f", and {wait:,} times in reports that wait"
+    cell = {"forbidden": gone, "trial": bool(tried), "says": said}
     if view == "action":
         css = f"action{actions[0] % 8}" if len(actions) == 1 else "mixed"
         return cell | {"text": "/".join(signs[a] for a in actions), "css": css}

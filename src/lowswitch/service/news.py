@@ -232,10 +232,11 @@ def _trial(
     after = effects.law_after(known, effects.whole(view))
     given = [phrases.given_in_trial(law) for law in (before, after)]
     came, gone = given[1] - given[0], given[0] - given[1]
+    waits = np.zeros_like(known.visits) if known.waits is None else known.waits
     first = {
         (h, x, a)
         for h, x, a in came
-        if known.visits[h, x, a] == 0 and a not in known.policies[:, h, x]
+        if phrases.is_new(known.visits, waits, known.policies, h, x, a)
     }
     said = {
         "Only the trial proposed now gives, for the first time": first,

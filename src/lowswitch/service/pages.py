@@ -383,7 +383,7 @@ async def policy_map(call: Call) -> Response:
         pages=pages,
         found=len(found),
         rows=display.map_rows(terms, chart, view, states, pending),
-        meaning=display.legend(view, terms),
+        meaning=display.legend(view, terms, known.run.told, known.run.waiting),
         legend=list(zip(signs, terms.labels["action"], strict=True)),
         version=chart.version,
         protocol=chart.protocol,
@@ -423,6 +423,7 @@ async def row(call: Call) -> Response:
         call,
         "row.html",
         "map",
+        counted_in=_counted_in(known),
         view=view,
         step=step,
         state=state,
@@ -444,6 +445,14 @@ async def row(call: Call) -> Response:
             for one in reversed(view.decisions)
         ],
     )
+
+
+def _counted_in(known: Known) -> str:
+    """Whose reports the numbers of a place come from, and whose they lack."""
+    learned = f"Counted are the {counted(known.run.told, known.case)} learned so far."
+    if not known.run.waiting:
+        return learned
+    return f"{learned} {display.more_wait(known.run.waiting)}, except where the table says so."
 
 
 def _said_here(

@@ -71,6 +71,7 @@ def proposal_facts(
         "details": _details(known, view),
         "trial": trial,
         "untried": _summary(known, [row for row in rows if effects.is_untried(row)]),
+        "waiting": sheets.waiting_lines(known, [row for row in rows if effects.is_untried(row)]),
         "unread": effects.unread(known, view),
         "turning": sum(bool(row.get("hangs_on_unsettled")) for row in rows),
         "options": _options(known, len(rows), counts, trial),
@@ -239,7 +240,7 @@ def _trial(known: Known, view: ProposalView) -> dict[str, Any] | None:
     decision = effects.whole(view) | {"part": "trial"}
     now, new = (phrases.share_of(law) for law in (known.policies, after))
     lines, present, alone = (
-        phrases.alternatives(known.terms, law, known.visits, known.policies)
+        phrases.alternatives(known.terms, law, known.visits, known.policies, known.waits)
         for law in (after, known.policies, effects.law_after(known, decision))
     )
     if lines == present and now == new:

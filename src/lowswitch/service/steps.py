@@ -64,13 +64,15 @@ async def known_of(
             worth = ledger.worth(wait=False)  # of what a decision left
         deployed, protocol = ledger.deployed()
         earlier = None if version is None else ledger.restored(version)
+        chart = ledger.chart() if "state" in terms.labels else None
         known = Known(
             terms=terms,
             run=ledger.status(),
             view=view,
             policies=deployed,
             protocol=protocol,
-            visits=ledger.chart().visits if "state" in terms.labels else None,
+            visits=None if chart is None else chart.visits,
+            waits=None if chart is None else chart.waiting,
             worth=worth,
             earlier=earlier,
             motions=ledger.motions(),
