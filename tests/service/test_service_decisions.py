@@ -712,7 +712,7 @@ def test_a_word_that_changed_without_data_says_why(clinic):
     assert again.told == view.told
     text = plain(clinic.page("/proposal", session)[1])
     card = text.partition("New since the proposal before")[2]
-    assert "Ms Okafor asked again, also for held places on" in card
+    assert "Ms Okafor asked for a proposal also for" in card
     assert "No report was learned since: the data are the same." in card
     old = {(one["step"], one["state"]): one for one in ledger.proposal_of(view.hash).rows}
     judged = [

@@ -480,6 +480,9 @@ def decision_words(terms: Terms, kind: str, facts: dict[str, Any], laws: Laws | 
     if kind == "capped":
         ended = facts["share"] == 0
         return "ended the trial" if ended else f"capped the trial at {100 * facts['share']:.0f} %"
+    if kind == "met" and facts.get("held"):
+        held = counted(facts["holds"], "held place") if "holds" in facts else "held places"
+        return f"asked for a proposal also for {held}"
     if kind == "quorum":
         return f"set the number of reviewers to {facts['quorum']}"
     return KINDS[kind].verb
@@ -659,7 +662,8 @@ def event_words(
         return [*said, f"reason: {payload['reason']}"] if "reason" in payload else said
     found = list[str]()
     version = payload.get("version", 0)
-    if KINDS.get(event.kind) and KINDS[event.kind].is_decision and event.kind != "declined":
+    is_decision = KINDS.get(event.kind, Kind()).is_decision and event.kind != "declined"
+    if is_decision or payload.get("held"):
         found.append(decision_words(terms, event.kind, payload, laws))
     if makes_version(event.kind, payload) and 1 < version <= len(laws.tables):
         lines, changed = laws.lines(terms, version), laws.words(version)

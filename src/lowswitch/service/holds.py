@@ -120,9 +120,13 @@ def asked_for(known: Known) -> list[str]:
     """What asking for held places, too, takes back."""
     actions, held = plural(known.terms.word("action")), facts(known)
     return [
-        f"This ends {counted(held['count'], 'hold')}: the learner may propose other {actions}"
-        " there again now. Nothing changes for anybody before a reviewer approves it.",
+        f"This ends {counted(held['count'], 'hold')} at once, by your request alone: the learner"
+        f" may propose other {actions} there again now. The timeline says so, with your name and"
+        " reason."
+        f" Nothing changes for anybody before {counted(known.run.quorum, 'reviewer')}"
+        f" {'approves' if known.run.quorum == 1 else 'approve'} it.",
         *(f"Held so far: {line}." for line in held["lines"]),
+        *[f"And those of {counted(held['rest'], 'more decision')}."] * bool(held["rest"]),
     ]
 
 

@@ -211,7 +211,8 @@ async def propose(call: Call) -> Response:
             return "/proposal", said
         return "/proposal", "This is what the learner would change."
 
-    return await two_steps(call, "propose", {"held": True} if held else {}, sheet, done)
+    given = {"held": True, "reason": call.field("reason")} if held else {}
+    return await two_steps(call, "propose", given, sheet, done)
 
 
 def _propose_sheet(known: Known, *, held: bool, doubtful: int) -> Sheet:
@@ -250,7 +251,7 @@ def _propose_sheet(known: Known, *, held: bool, doubtful: int) -> Sheet:
     if left_out:
         button += f" without {counted(left_out, 'report')}"
     button = button.removesuffix(",")
-    return Sheet(f"{button}?", button, lines, (), warnings, "/proposal", has_reason=False)
+    return Sheet(f"{button}?", button, lines, (), warnings, "/proposal", has_reason=held)
 
 
 def _differs(known: Known, view: ProposalView) -> list[str]:

@@ -15,7 +15,7 @@ from lowswitch.service import display, effects, phrases
 from lowswitch.service.effects import Known
 from lowswitch.service.journal import Mark
 from lowswitch.service.phrases import LABELS
-from lowswitch.service.precedents import Past
+from lowswitch.service.precedents import Past, decided
 from lowswitch.show.text import counted
 
 _MOST = 8  # lines
@@ -140,8 +140,9 @@ def _did(known: Known, mark: Mark, old: Collection[tuple[int, int]]) -> str:
     """What somebody did, where and when."""
     when = f"on {display.clock(mark.time)}"
     if mark.kind == "met":
-        held = ", also for held places" if mark.facts.get("held") else ""
-        return f"{mark.actor} asked again{held} {when}"
+        if not mark.facts.get("held"):
+            return f"{mark.actor} asked again {when}"
+        return decided(known.terms, mark)
     did = display.decision_words(known.terms, mark.kind, mark.facts, known.precedents.laws)
     rows = [(h, x) for h, x in mark.facts.get("rows", [])]
     if _on_rows(mark) and known.has_rows and mark.kind == "rejected":

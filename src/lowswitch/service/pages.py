@@ -502,7 +502,7 @@ async def timeline(call: Call) -> Response:
         gauge=_gauge(service, run.budget_left),
         most=service.ledger.terms.most_proposals,
         decisions=display.decision_lines(
-            terms, service.journal.decisions()[-200:], laws, service.journal.marks
+            terms, service.journal.listed()[-200:], laws, service.journal.marks
         ),
     )
 

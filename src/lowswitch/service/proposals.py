@@ -355,10 +355,12 @@ def why_now(journal: Journal, view: ProposalView, terms: Terms) -> str:
             return f"{date} while an earlier proposal waited for a decision."
         if before.kind == "met":
             early = " before its next date" if before.facts.get("early") else ""
+            if before.facts.get("held"):
+                return f"{decided(terms, before)}{early}."
             return f"{before.actor} asked for it{early}."
         if "proposal" in before.facts:  # a decision on it
-            decided = journal.before(before.seq, "proposed")
-            if decided is not None and decided.facts["told"] < view.told:
+            earlier = journal.before(before.seq, "proposed")
+            if earlier is not None and earlier.facts["told"] < view.told:
                 due = "It became due while an earlier proposal waited"
                 return f"{due}; event {before.seq} decided that one."
             return f"It is the rest of the proposal that {display.who(before)} decided on in part."

@@ -327,7 +327,9 @@ def end_words(terms: Terms, one: Ended, laws: display.Laws) -> str:
         did = "withdrew it" if mark.actor == one.asked.actor else "turned it down"
         return f"{mark.actor} {did} {when}: {mark.facts['reason']}"
     if mark.kind == "met":
-        return f"It lapsed {when}, when {mark.actor} asked for a new proposal"
+        held = mark.facts.get("held")
+        did = display.decision_words(terms, mark.kind, mark.facts) if held else ""
+        return f"It lapsed {when}, when {mark.actor} {did or 'asked for a new proposal'}"
     said = display.decision_words(terms, mark.kind, mark.facts, laws)
     made = f" (version {mark.facts['version']})" if "version" in mark.facts else ""
     return f"It lapsed {when}, when {display.who(mark)} {said}{made}"
