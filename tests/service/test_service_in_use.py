@@ -195,7 +195,9 @@ def test_held_places_are_the_same_on_every_page(clinic):
     assert f"{n} places held back" in plain(clinic.page("/", session)[1])
     page = plain(clinic.page("/proposal", session)[1])
     assert f"Held back for now: {n} places" in page
-    assert f"in {only} of them for the trial alone" in page
+    assert f"Only the trial was to change in {only} of them" in page
+    assert "proposes nothing there, neither for the protocol nor for the trial" in page
+    assert "trial alone" not in page
     assert clinic.page("/map", session)[1].count("<sup>H</sup>") == n + 1  # and the legend
     rows = [
         (h, x)
@@ -221,6 +223,28 @@ def test_many_places_are_counted_and_not_listed(clinic, monkeypatch):
     page = sheet_of(clinic, session, "postpone all")
     assert first not in page
     assert "(afterwards marked H on the page of the protocol)." in page
+
+
+def test_a_postponement_is_still_named_after_a_rollback_held_its_place(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    differ = (ledger.policy_of(7) != ledger.policy).any(axis=0)
+    row = next(one for one in ledger.proposal().rows if differ[one["step"], one["state"]])
+    place = [(row["step_label"], row["state_label"])]
+    ledger.reject(ledger.proposal(), rows=place, by="Dr Vega", reason="two open reports")
+    asked = ledger.rollback(7, by="Ms Okafor", reason="too soon")
+    for name in ("Dr Vega", "Dr Roth"):
+        ledger.confirm(asked.number, by=name, reason="yes")
+    asks = plain(clinic.post("/propose", session)[2])
+    page = plain(clinic.page("/proposal", session)[1])
+    assert "Nothing is proposed there, neither for the protocol nor for the trial." in asks
+    where = phrases.place(ledger.terms, row["step"], row["state"])
+    for text in (page, asks):
+        line = text.partition(f"{where[1:]}: until")[2].partition("too soon”)")[2]
+        said = ". The rollback changed only the trial there"
+        assert line.startswith(f"{said}. Before that, Dr Vega postponed on")
+        assert "(“two open reports”)" in line
+        assert text.count("The rollback changed only the trial") > 1
+        assert "trial alone" not in text
 
 
 def test_a_rollback_says_which_places_it_holds(clinic):

@@ -30,7 +30,7 @@ class Precedents(NamedTuple):
 
     held: Mapping[Row, Mark] = {}  # who postponed a row, or rolled it back, last
     only_trial: Collection[Row] = ()  # those of them in which only a trial differed
-
+    taken_over: Mapping[Row, Mark] = {}  # who postponed a row that a rollback then held, too
     changes: Mapping[Row, Past] = {}
     postponed: Mapping[Row, Mark] = {}  # of rows that were not changed since
     ended: Mark | None = None  # who ended the trial, if none runs
@@ -77,24 +77,31 @@ def _lifts(laws: display.Laws, journal: Journal) -> dict[tuple[int, int, int], M
     return found
 
 
-def _held(journal: Journal, laws: display.Laws) -> tuple[dict[Row, Mark], set[Row]]:
-    """The last decision of each row after which it was held; and where only a trial differed."""
-    found, alone = dict[Row, Mark](), set[Row]()
+def _held(
+    journal: Journal, laws: display.Laws
+) -> tuple[dict[Row, Mark], set[Row], dict[Row, Mark]]:
+    """The last decision of each row after which it was held; and where only a trial differed.
+
+    Then the earlier postponements of rows that a rollback held.
+    """
+    found, alone, put_off = dict[Row, Mark](), set[Row](), dict[Row, Mark]()
     for mark in journal.marks if laws.has_rows else []:
         if mark.kind == "rejected" and not mark.facts.get("forever"):
             rows, trial = _rows(mark.facts["rows"]), _rows(mark.facts["in_trial"])
+            put_off |= dict.fromkeys(rows, mark)
         elif mark.kind == "rolled_back" and mark.facts["version"] <= len(laws.tables):
             before, after = laws.tables[mark.facts["version"] - 2 : mark.facts["version"]]
             rows = _rows(np.argwhere((before != after).any(axis=0)).tolist())
             trial = [row for row in rows if before[(0, *row)] == after[(0, *row)]]
         elif mark.kind == "met" and mark.facts.get("held"):  # which ends all holds
-            found, alone = {}, set()
+            found, alone, put_off = {}, set(), {}
             continue
         else:
             continue
         found |= dict.fromkeys(rows, mark)
         alone = (alone - {*rows}) | {*trial}
-    return found, alone if laws.protocol else set()
+    taken_over = {row: mark for row, mark in put_off.items() if found[row] != mark}
+    return found, alone if laws.protocol else set(), taken_over
 
 
 def _rows(pairs: Iterable[Sequence[int]]) -> list[Row]:
