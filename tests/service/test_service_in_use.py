@@ -548,3 +548,24 @@ def test_a_trial_gives_for_the_first_time_only_what_no_report_has(clinic):
         (one,) = phrases.alternatives(terms, law, chart.visits, deployed, waits)
         assert one["first"] == first
     assert one["given"] == f"0, and {n} more report{'s wait' if n > 1 else ' waits'}"
+
+
+# ---- what is forbidden ---------------------------------------------------------------------------
+
+
+def test_forbidding_says_where_protocol_and_trial_give_it_now(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    law, names = ledger.policy_of(8), ledger.terms.labels["action"]
+    everywhere = plain(clinic.page("/forbid?rows=all", session)[1])
+    for a, name in enumerate(names):
+        own = law[0] == a
+        tried = ((law == a) & ~own).any(axis=0)
+        for said, n in (("by the protocol", int(own.sum())), ("in the trial", int(tried.sum()))):
+            option = everywhere.partition(f"{name} (given now")[2].partition(")")[0]
+            assert (f"{said} in {n} of {H * S} places" in option) == (n > 0)
+    h, x = np.argwhere((law[1:] != law[0]).any(axis=0))[0].tolist()
+    page = plain(clinic.page(f"/forbid?rows={h}:{x}", session)[1])
+    assert f"{names[law[0, h, x]]} (given now by the protocol)" in page
+    for a in {*law[:, h, x].tolist()} - {int(law[0, h, x])}:
+        share = f"{100 * (law[:, h, x] == a).mean():.0f} % of new patients"
+        assert f"{names[a]} (given now in the trial to {share})" in page

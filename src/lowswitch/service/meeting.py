@@ -506,6 +506,26 @@ async def _given_to_kinds(call: Call, known: Known) -> set[str] | None:
     return {name for one in kinds for name in one["now"]} or None
 
 
+def _given_now(known: Known, rows: Sequence[tuple[int, int]], action: int) -> list[str]:
+    """Where an action is given now, in words: by the protocol, and in the trial."""
+    if not known.has_rows:
+        return ["given now"] if known.plays(WHOLE, action) else []
+    here = np.array([known.policies[:, h, x] == action for h, x in rows])  # [rows, members]
+    parts = {"given now": here}
+    if known.protocol:
+        trial = here & ~here[:, :1]  # where the protocol gives it, the trial does not differ
+        parts = {"given now by the protocol": here[:, :1], "given now in the trial": trial}
+    found = list[str]()
+    for said, given in parts.items():
+        n, share = int(given.any(axis=1).sum()), given.mean()
+        if n and len(rows) > 1:
+            found.append(f"{said} in {n:,} of {len(rows):,} places")
+        elif n:
+            of_all = f" to {100 * share:.0f} % of new {known.cases}"
+            found.append(f"{said}{of_all if share < 1 else ''}")
+    return found
+
+
 async def _forbid_form(call: Call, asked: list[str], wrong: str, status: int = 200) -> Response:
     known = await known_of(call)
     rows, everywhere = _positions(known, asked), known.has_rows and asked == [_EVERYWHERE]
@@ -515,9 +535,9 @@ async def _forbid_form(call: Call, asked: list[str], wrong: str, status: int = 2
     options = [
         {
             "name": names[a],
-            "played": sum(known.plays(row, a) for row in rows)
+            "given": _given_now(known, rows, a)
             if given is None
-            else names[a] in given,
+            else ["given now"] * (names[a] in given),
             "open": sum(bool(plays.allowed_in(allowed, list(row))[a]) for row in rows),
         }
         for a in range(known.terms.actions)
@@ -533,7 +553,6 @@ async def _forbid_form(call: Call, asked: list[str], wrong: str, status: int = 2
         status,
         run=known.run,
         keys=asked if everywhere else [f"{h}:{x}" for h, x in rows],
-        places=len(rows),
         offers_all=known.has_rows and not everywhere,
         where=phrases.places_words(known.terms, rows),
         options=options,
