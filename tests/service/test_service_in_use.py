@@ -569,3 +569,44 @@ def test_forbidding_says_where_protocol_and_trial_give_it_now(clinic):
     for a in {*law[:, h, x].tolist()} - {int(law[0, h, x])}:
         share = f"{100 * (law[:, h, x] == a).mean():.0f} % of new patients"
         assert f"{names[a]} (given now in the trial to {share})" in page
+
+
+# ---- what was decided about a place --------------------------------------------------------------
+
+
+def test_a_place_lists_every_decision_that_changed_it(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    law = ledger.policy_of(8)
+    h, x = np.argwhere((law[1:] != law[0]).any(axis=0))[0].tolist()
+    names = ledger.terms.labels["action"]
+    now = phrases.plays_words([names[a] for a in law[:, h, x]], protocol=True)
+    ledger.cap_trial(0, by="Dr Vega", reason="costs too much")
+    asked = ledger.rollback(8, by="Ms Okafor", reason="too soon")
+    for name in ("Dr Vega", "Dr Roth"):
+        ledger.confirm(asked.number, by=name, reason="yes")
+    page = plain(clinic.page(f"/row?step={h}&state={x}", session)[1]).partition("Decisions")[2]
+    alone = names[law[0, h, x]]
+    assert f"rolled back to version 8: {alone} → {now} Ms Okafor, Dr Vega and Dr Roth" in page
+    assert f"ended the trial: {now} → {alone} Dr Vega" in page
+    for number, _ in ledger.row(h, x).versions[1:]:
+        assert page.count(clinic.service.journal.versions()[number - 1].facts["reason"]) > 0
+
+
+def test_a_rollback_names_the_places_that_it_left_out(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    row = next(row for row in changes_of(ledger.proposal()) if row["to"][0] == 3)
+    place = named([row])
+    approve_better(ledger)
+    back = ledger.version
+    agree(ledger, ledger.forbid(place, ["surgery"], instead="drug B", by="Dr Vega", reason="harm"))
+    ledger.cap_trial(0, by="Dr Vega", reason="costs too much")
+    asked = ledger.rollback(back, by="Ms Okafor", reason="too soon")
+    assert asked.decision["kept"] == [[row["step"], row["state"]]]
+    for name in ("Dr Vega", "Dr Roth"):
+        ledger.confirm(asked.number, by=name, reason="yes")
+    where = phrases.place(ledger.terms, row["step"], row["state"])
+    said = f"olled back to version {back}, except for {where}"
+    for path in ("/timeline", "/audit", "/audit?kind=rolled_back"):
+        assert said in plain(clinic.page(path, session)[1])
+    wish = f"Roll back to version {back}, except for {where}"
+    assert wish in plain(clinic.page("/audit?kind=seconded", session)[1])

@@ -476,7 +476,8 @@ def decision_words(terms: Terms, kind: str, facts: dict[str, Any], laws: Laws | 
     if kind == "lifted":
         return f"allowed {named} again"
     if kind == "rolled_back":
-        return f"rolled back to version {facts.get('to')}"
+        kept = facts.get("kept", [])
+        return f"rolled back to version {facts.get('to')}{_except(terms, kept)}"
     if kind == "capped":
         ended = facts["share"] == 0
         return "ended the trial" if ended else f"capped the trial at {100 * facts['share']:.0f} %"
@@ -486,6 +487,11 @@ def decision_words(terms: Terms, kind: str, facts: dict[str, Any], laws: Laws | 
     if kind == "quorum":
         return f"set the number of reviewers to {facts['quorum']}"
     return KINDS[kind].verb
+
+
+def _except(terms: Terms, kept: Sequence[Sequence[int]]) -> str:
+    """The places that a rollback left as they were, because a veto stands there."""
+    return f", except for {phrases.few_places_words(terms, kept)}" if kept else ""
 
 
 def wish_words(terms: Terms, mark: Mark) -> str:
@@ -499,7 +505,9 @@ def wish_words(terms: Terms, mark: Mark) -> str:
     if kind == "lifted":
         return f"Allow {names} again for {where}"
     if kind == "rolled_back":
-        return f"Roll back to version {decision.get('to')}"
+        return (
+            f"Roll back to version {decision.get('to')}{_except(terms, decision.get('kept', []))}"
+        )
     if kind == "thawed":
         return "Resume the run"
     if kind == "quorum":
