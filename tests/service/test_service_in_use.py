@@ -610,3 +610,124 @@ def test_a_rollback_names_the_places_that_it_left_out(clinic):
         assert said in plain(clinic.page(path, session)[1])
     wish = f"Roll back to version {back}, except for {where}"
     assert wish in plain(clinic.page("/audit?kind=seconded", session)[1])
+
+
+# ---- small truths of the confirmations -----------------------------------------------------------
+
+
+def all_agree(ledger, motion):
+    for name in ("Dr Vega", "Dr Roth"):
+        ledger.confirm(motion.number, by=name, reason="yes")
+
+
+def test_ending_the_trial_in_a_pause_says_when_the_proposal_comes_again(clinic):
+    ledger, vega, operator = clinic.ledger, clinic.login("Dr Vega"), clinic.login("Ms Okafor")
+    assert "withdrawn and made again. That" in plain(clinic.post("/cap", vega, share="0")[2])
+    ledger.freeze(by="Ms Okafor", reason="an alarm")
+    resumes = plain(clinic.post("/thaw", operator)[2])
+    assert "made again" not in resumes
+    page = plain(clinic.post("/cap", vega, share="0")[2])
+    assert "withdrawn and made again, once the run resumes. That" in page
+    ledger.cap_trial(0, by="Dr Vega", reason="costs too much")
+    assert ledger.proposal() is None
+    page = plain(clinic.post("/thaw", operator)[2])
+    said = "The proposal that was withdrawn in the pause is made again: Dr Vega ended the trial"
+    assert said in page
+    all_agree(ledger, ledger.thaw(by="Ms Okafor", reason="all is well"))
+    assert ledger.proposal() is not None
+
+
+def test_a_veto_that_was_lifted_is_no_longer_told_as_one(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    rows = [row for row in changes_of(ledger.proposal()) if row["to"][0] != 3]
+    other = rows[-1]
+    agree(ledger, ledger.forbid(named([other]), ["surgery"], by="Dr Vega", reason="harm"))
+    told = f"Surgery was forbidden here on {time.strftime('%Y-%m-%d', time.gmtime())} by Dr Vega"
+    page = plain(clinic.page("/proposal", session)[1])
+    assert f"{told} and Dr Roth." in page
+    assert "Allowed again since" not in page
+    agree(ledger, ledger.lift(named([other]), ["surgery"], by="Dr Vega", reason="a wrong report"))
+    page = plain(clinic.page("/proposal", session)[1])
+    assert re.search(rf"{told} and Dr Roth\. Allowed again since, on [\d-]+, by Dr Vega", page)
+
+
+def test_allowing_again_says_that_the_place_is_held(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    row, other = (changes_of(ledger.proposal())[i] for i in (0, -1))
+    ledger.reject(ledger.proposal(), rows=named([row]), by="Dr Vega", reason="later")
+    given = {int(ledger.policy[0, one["step"], one["state"]]) for one in (row, other)}
+    name = next(name for a, name in enumerate(ledger.terms.labels["action"]) if a not in given)
+    agree(ledger, ledger.forbid(named([row, other]), [name], by="Dr Vega", reason="harm"))
+    page = plain(clinic.post("/lift", session, row=[key(row), key(other)], action=name)[2])
+    where = phrases.place(ledger.terms, row["step"], row["state"])
+    held = page.partition("Held back, so that nothing is proposed there until")[2]
+    assert f"133 waiting reports will count, too): {where}." in held
+    page = plain(clinic.post("/lift", session, row=[key(other)], action=name)[2])
+    assert "Held back" not in page
+
+
+def test_a_rollback_says_what_stays_allowed_and_how_much_is_held(clinic):
+    ledger, operator = clinic.ledger, clinic.login("Ms Okafor")
+    row = next(row for row in changes_of(ledger.proposal()) if row["to"][0] == 3)
+    place, where = named([row]), phrases.place(ledger.terms, row["step"], row["state"])
+    rows = ledger.proposal().rows
+    differ = (ledger.policy_of(7) != ledger.policy).any(axis=0)
+    n = sum(bool(differ[one["step"], one["state"]]) for one in rows)
+    page = plain(clinic.post("/rollback", operator, version="7")[2])
+    assert 1 < n < len(rows)
+    assert f"{n} of its {len(rows)} places are held back after this. What it proposed else" in page
+    approve_better(ledger)
+    veto = ledger.forbid(place, ["surgery"], instead="drug B", by="Dr Vega", reason="infections")
+    agree(ledger, veto)
+    banned = ledger.version
+    agree(ledger, ledger.lift(place, ["surgery"], by="Dr Vega", reason="a wrong report"))
+    ledger.cap_trial(0, by="Dr Vega", reason="costs too much")
+    said = f"Forbidden in version {banned}, and allowed since: surgery for {where}."
+    page = plain(clinic.post("/rollback", operator, version=str(banned))[2])
+    assert f"A rollback forbids nothing again. {said}" in page
+    assert "allowed since" not in plain(clinic.post("/rollback", operator, version="9")[2])
+    page = plain(clinic.post("/rollback", operator, version="8")[2])
+    assert "All of its places are held back after this. The next proposal uses" in page
+    all_agree(ledger, ledger.rollback(8, by="Ms Okafor", reason="too soon"))
+    assert ledger.proposal() is None
+    page = plain(clinic.page("/", operator)[1])
+    assert "The pending proposal was withdrawn: Ms Okafor" in page
+    assert "othing is due" not in page
+
+
+def test_a_limit_is_remembered_after_the_trial_ended(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    asked = ledger.approve(
+        ledger.proposal(), part="trial", share=0.05, by="Dr Vega", reason="smaller"
+    )
+    agree(ledger, asked)
+    ledger.cap_trial(0, by="Dr Vega", reason="costs too much")
+    if ledger.proposal() is None:
+        ledger.propose(by="Ms Okafor", held=True)
+    text = clinic.page("/proposal", session)[1]
+    assert re.search(r'name="share"[^>]* value="5"', text)
+    page = plain(text)
+    assert "To approve the trial is to begin one again." in page
+    assert "limited the trial to at most 5 % of new patients." in page
+    assert "the numbers of the proposal, also on the status page, are those without it" in page
+
+
+def test_decisions_about_other_places_do_not_contradict(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Roth")
+    view = ledger.proposal()
+    first, second, *_ = changes_of(view)
+    ledger.approve(view, rows=named([first]), part="protocol", by="Dr Vega", reason="minutes 1")
+    page = sheet_of(clinic, session, "postpone selected", row=[key(second)])
+    assert "contradicts" not in page
+    assert "If you confirm, Dr Vega's other request (approve 1 change" in page
+    page = sheet_of(clinic, session, "postpone selected", row=[key(first)])
+    assert "Dr Vega also asks for something that contradicts this" in page
+
+
+def test_an_old_page_calls_its_reader_you(clinic):
+    ledger, view = clinic.ledger, clinic.ledger.proposal()
+    vega, roth = clinic.login("Dr Vega"), clinic.login("Dr Roth")
+    given = {"proposal": view.hash, "decision": "approve all"}
+    ledger.reject(view, by="Dr Roth", reason="later")
+    assert "Meanwhile you postponed on" in plain(clinic.post("/decide", roth, **given)[2])
+    assert "Meanwhile Dr Roth postponed on" in plain(clinic.post("/decide", vega, **given)[2])

@@ -448,9 +448,9 @@ def people_rows(facts: dict[str, Any], *, protocol: bool) -> list[list[int]]:
     return [row for row in rows if not (protocol and row in facts.get("in_trial", []))]
 
 
-def who(mark: Mark) -> str:
-    """Everybody who made a decision."""
-    return phrases.several([mark.actor, *_agreed(mark)])
+def who(mark: Mark, me: str = "") -> str:
+    """Everybody who made a decision; me: the reader, who is called you."""
+    return phrases.several([name if name != me else "you" for name in (mark.actor, *_agreed(mark))])
 
 
 def _agreed(mark: Mark) -> list[str]:

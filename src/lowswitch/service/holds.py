@@ -41,6 +41,11 @@ def nothing_words(known: Known) -> str:
     if run.frozen or run.nothing_because is None:
         return ""
     if run.nothing_at is None or not run.nothing_because.startswith("after "):
+        last = known.precedents.versions[-1:]
+        if run.next_is_free and last and last[0].kind == "rolled_back":
+            by = decided(known.terms, last[0], known.precedents.laws)
+            since = f"the pending proposal was withdrawn: {by}. Nobody has asked for another one"
+            return run.nothing_because.replace("nothing is due, and nobody has asked", since)
         return run.nothing_because
     said = f"when {counted(run.nothing_at, known.case, 'was', 'were')} learned, the learner"
     marks = known.precedents.held.values()

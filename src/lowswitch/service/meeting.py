@@ -383,7 +383,7 @@ async def _superseded(call: Call, shown: str) -> SupersededError | None:
     marks = [one for one in call.service.journal.decisions() if one.seq > before.event]
     terms = call.service.ledger.terms
     happened = [
-        f"{display.who(one)} {display.decision_words(terms, one.kind, one.facts, laws)}"
+        f"{display.who(one, call.who)} {display.decision_words(terms, one.kind, one.facts, laws)}"
         f" on {display.clock(one.time)}"
         for one in marks[:_MOST_ENDED]
         if one.kind != "declined"

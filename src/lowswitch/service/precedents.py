@@ -39,6 +39,7 @@ class Precedents(NamedTuple):
     laws: display.Laws | None = None  # the versions themselves
     people: Mapping[int, str] = {}  # everybody who made a decision, by its event
     lifts: Mapping[tuple[int, int, int], Mark] = {}  # who lifted the veto of what is allowed again
+    bans: Mapping[tuple[int, int, int], Sequence[Mark]] = {}  # who forbade and allowed what
     unaware: Sequence[Mark] = ()  # the lifted vetoes that the pending proposal still reckons with
 
 
@@ -60,6 +61,7 @@ def precedents(journal: Journal, laws: display.Laws, pending: int | None = None)
         *(*_held(journal, laws), changes, postponed, *_trial(laws, marks), marks, laws),
         people={mark.seq: display.who(mark) for mark in journal.decisions()},
         lifts=lifts,
+        bans=_bans(journal),
         unaware=list(unaware.values()),
     )
 
@@ -74,6 +76,17 @@ def _lifts(laws: display.Laws, journal: Journal) -> dict[tuple[int, int, int], M
             found |= dict.fromkeys(keys, mark)
         elif mark.is_veto:
             found = {key: one for key, one in found.items() if key not in keys}
+    return found
+
+
+def _bans(journal: Journal) -> dict[tuple[int, int, int], list[Mark]]:
+    """The vetoes of each action (step, state, action), and the decisions that lifted them."""
+    found = dict[tuple[int, int, int], list[Mark]]()
+    for mark in journal.decisions():
+        if mark.is_veto or mark.kind == "lifted":
+            for h, x in _rows(mark.facts.get("rows", [])):
+                for a in mark.facts.get("actions", []):
+                    found.setdefault((h, x, a), []).append(mark)
     return found
 
 
@@ -193,6 +206,23 @@ def undone(terms: Terms, known: Precedents, to: int) -> list[str]:
     if (rest := len(since) - len(found)) > 0:
         found.append(f"It takes back {counted(rest, 'earlier version')} since version {to}, too.")
     return found
+
+
+def allowed_since(terms: Terms, known: Precedents, to: int) -> list[str]:
+    """What was forbidden when a version was made and is allowed now, which a rollback leaves so."""
+    if to > len(known.versions):
+        return []
+    made, free = known.versions[to - 1].seq, set[tuple[int, int, int]]()
+    for key, marks in known.bans.items():
+        before = [mark for mark in marks if mark.seq <= made]
+        if before and before[-1].is_veto and not marks[-1].is_veto:
+            free.add(key)
+    if not free:
+        return []
+    return [
+        f"A rollback forbids nothing again. Forbidden in version {to}, and allowed since:"
+        f" {phrases.actions_words(terms, free)}."
+    ]
 
 
 def _decided(terms: Terms, mark: Mark, known: Precedents) -> str:

@@ -80,7 +80,7 @@ async def known_of(
             holds=ledger.holds(),
         )
         pending_or_held = view is not None or earlier is not None or known.holds
-        if pending_or_held or known.run.nothing_at is not None:
+        if pending_or_held or known.run.frozen or known.run.nothing_at is not None:
             earlier_ones = precedents(
                 call.service.journal, laws_of(ledger), None if view is None else view.event
             )
