@@ -724,7 +724,7 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
         [
             "write-ahead logs cut or flipped anywhere",
             f"{faults['torn_logs']['torn']}",
-            "each opens at one of its commits, with the tables of then",
+            "each opens at one of its commits, with the tables it had at that commit",
         ],
         [
             "events changed, deleted, inserted or reordered",
@@ -734,11 +734,11 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
         [
             "one bit of the file flipped, anywhere",
             f"{flips['flips']:,} flips, of which {flips['harmless']:,} change nothing",
-            f"{flips['found by verify']:,} found by `verify`, {flips['loud']:,} by opening or"
-            f" reading, {flips['silent']} by nobody",
+            f"{flips['found by verify']:,} found by `verify`, {flips['loud']:,} on opening or"
+            f" reading; {flips['silent'] or 'none'} went unnoticed",
         ],
         [
-            "a power cut at any moment; of all that was not synced, any part is lost",
+            "a power cut at any moment; any part of what was not yet synced may be lost",
             f"{cuts['cuts']:,} cuts",
             f"{cuts['lost']} lost an acknowledged event, {cuts['not whole']} left a ledger that is"
             " not whole",
@@ -1025,7 +1025,7 @@ def of_service(service: dict[str, Any]) -> dict[str, str]:
         [
             "requests that are changed at random",
             f"{fuzz['requests']:,} requests",
-            "none answered with 500, nothing changed by what was refused",
+            "none answered with 500; no refused request changed anything",
         ],
     ]
     return {
@@ -1099,7 +1099,7 @@ def _more_faults(service: dict[str, Any]) -> list[list[str]]:
         [
             "schemathesis makes requests from the description, in three roles",
             f"{sum(one['answers'] for one in roles):,} requests",
-            "no 5xx, no status that the description lacks",
+            "no 5xx, no status missing from the description",
         ],
     ]
 
