@@ -1067,7 +1067,6 @@ def of_service(service: dict[str, Any]) -> dict[str, str]:
         "service/memory-start": f"{memory['at start MB']:.0f}",
         "service/memory": f"{memory['after all MB']:.0f}",
         "service/demo": f"{max(service['demo']['seconds']):.1f}",
-        "service/fuzzed": f"{fuzz['requests']:,}",
         "service/logs": _logging(service["logs"]),
         "service/faults": table(["fault", "how often", "result"], faults, left=3),
         "service/flood-load": service["flood"]["run"].split(", ")[1],
