@@ -724,7 +724,7 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
         [
             "write-ahead logs cut or flipped anywhere",
             f"{faults['torn_logs']['torn']}",
-            "each opens at one of its commits, with the tables of then",
+            "each opens at one of its commits, with the tables it had at that commit",
         ],
         [
             "events changed, deleted, inserted or reordered",
@@ -734,11 +734,11 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
         [
             "one bit of the file flipped, anywhere",
             f"{flips['flips']:,} flips, of which {flips['harmless']:,} change nothing",
-            f"{flips['found by verify']:,} found by `verify`, {flips['loud']:,} by opening or"
-            f" reading, {flips['silent']} by nobody",
+            f"{flips['found by verify']:,} found by `verify`, {flips['loud']:,} on opening or"
+            f" reading; {flips['silent'] or 'none'} went unnoticed",
         ],
         [
-            "a power cut at any moment; of all that was not synced, any part is lost",
+            "a power cut at any moment; any part of what was not yet synced may be lost",
             f"{cuts['cuts']:,} cuts",
             f"{cuts['lost']} lost an acknowledged event, {cuts['not whole']} left a ledger that is"
             " not whole",
@@ -1067,7 +1067,6 @@ def of_service(service: dict[str, Any]) -> dict[str, str]:
         "service/memory-start": f"{memory['at start MB']:.0f}",
         "service/memory": f"{memory['after all MB']:.0f}",
         "service/demo": f"{max(service['demo']['seconds']):.1f}",
-        "service/fuzzed": f"{fuzz['requests']:,}",
         "service/logs": _logging(service["logs"]),
         "service/faults": table(["fault", "how often", "result"], faults, left=3),
         "service/flood-load": service["flood"]["run"].split(", ")[1],
