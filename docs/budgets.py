@@ -20,7 +20,7 @@ AGAINST = {"rival": "best untold", "told": "best told", "one_change": "one chang
 DRAWN = {
     "garnet": "Garnets",
     "grid": "slippery grids",
-    "changing": "laws that differ by step",
+    "changing": "problems that differ by step",
     "other": "problems of other kinds",
 }
 

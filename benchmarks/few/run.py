@@ -45,7 +45,8 @@ RACE = (
     f"To find the best settings, we raced {len(settings(False))}. Where all steps are alike, we"
     f" also raced {len(settings(True)) - len(settings(False))} that are told so. The candidates are"
     " the settings that won most often when all algorithms of `frontier` raced, and some of every"
-    f" other kind. All ran on 2 seeds, the best 10 on 6 more, and the best 3 on {FEWER_SEEDS} fresh ones."
+    " other kind. All ran on 2 seeds, the best 10 on 6 more, and the best 3 on"
+    f" {FEWER_SEEDS} fresh ones."
 )
 
 
