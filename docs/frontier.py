@@ -135,7 +135,7 @@ def limits_table(result: Frontier, answers: dict[str, Any]) -> str:
         "may deploy",
         "use",
         "regret per episode",
-        "of no limit",
+        "over the best without a limit",
         f"on {len(CHECK_SEEDS)} further seeds",
         "most",
     ]
