@@ -20,7 +20,7 @@ AGAINST = {"rival": "best untold", "told": "best told", "one_change": "one chang
 DRAWN = {
     "garnet": "Garnets",
     "grid": "slippery grids",
-    "changing": "laws that differ by step",
+    "changing": "problems that differ by step",
     "other": "problems of other kinds",
 }
 
@@ -310,8 +310,8 @@ def of_floor() -> dict[str, str]:
             refused = sum(n for word, n in words.items() if word.endswith("rejected"))
             shares = (f"{100 * found[key] / made:.1f} %" for key in ("below", "counted"))
             rows.append([name, f"{made}", *shares, f"{less}", f"{refused}"])
-    head = ["share of the trial", "deployments", "below the floor", "counted so", "made smaller"]
-    return {"floor/table": table([*head, "refused"], rows, left=1)}
+    head = ["share of the trial", "deployments", "below the floor", "as the check counts"]
+    return {"floor/table": table([*head, "made smaller", "refused"], rows, left=1)}
 
 
 def of_careful(facts: dict[str, Any]) -> str:

@@ -29,7 +29,7 @@ WORDS = {
     "draws": "draws on the best dates",
     "batches": "one arm or policy for each batch, best dates",
     "pulls": "numbers of pulls on the best dates",
-    "switches": "switches at any time",
+    "switches": "changes at any time",
     "unlimited": "any number of changes",
 }
 CASES = {

@@ -4,7 +4,8 @@ pages say of them.
 
 import json
 import re
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from pages import table
 
 from lowswitch.reproduce import CLAIMS, page
 from lowswitch.reproduce.formulas import plain
-from lowswitch.reproduce.grades import tally
+from lowswitch.reproduce.grades import Finding, Grade
 from lowswitch.reproduce.pictures import Layout, Picture
 from lowswitch.reproduce.section import Section
 from lowswitch.reproduce.statements import STATEMENTS, findings_of
@@ -197,7 +198,7 @@ def graded(claims: dict[str, Any]) -> dict[str, str]:
     ]
     header = ["claim", "says", "looked at", "grade", "found"]
     findings = [finding for section in sections for finding in section.findings]
-    return {"full/grades": table(header, rows, left=5), "full/tally": tally(findings)}
+    return {"full/grades": table(header, rows, left=5), "full/tally": counted(findings)}
 
 
 def stated(claims: dict[str, Any]) -> dict[str, str]:
@@ -208,9 +209,15 @@ def stated(claims: dict[str, Any]) -> dict[str, str]:
         measured = findings_of(statement, findings)
         names = dict.fromkeys(f"`{claim}`" for claim, _ in measured)
         rows.append(
-            [statement.words, ", ".join(names), tally([finding for _, finding in measured])]
+            [statement.words, ", ".join(names), counted([finding for _, finding in measured])]
         )
     return {"full/statements": table(["statement", "measured by", "grades"], rows, left=3)}
+
+
+def counted(findings: Sequence[Finding]) -> str:
+    """How many findings have each grade, in the notation of the page: names contain commas."""
+    counts = Counter(finding.grade for finding in findings)
+    return "; ".join(f"{counts[grade]} *{grade}*" for grade in Grade if counts[grade])
 
 
 def later(found: dict[str, Any]) -> str:

@@ -46,8 +46,8 @@ def of_looks(looks: list[dict[str, Any]]) -> str:
         "patients so far",
         "in the four arms",
         "CD4 cells gained",
-        "would change",
-        "proposed, % of patients",
+        "treatment would change",
+        "proposed, % of patients in each arm",
     ]
     return table(head, lines, left=0)
 
@@ -60,7 +60,8 @@ def of_policies(run: dict[str, Any]) -> str:
         [name, *(_interval(one[kind]) for kind in ("ips", "dr")), str(one["effective"])]
         for name, one in policies.items()
     ]
-    return table(["policy", "inverse propensity", "doubly robust", "patients"], lines, left=1)
+    head = ["policy", "inverse propensity", "doubly robust", "effective patients"]
+    return table(head, lines, left=1)
 
 
 def of_splits(splits: dict[str, Any]) -> str:
@@ -76,7 +77,7 @@ def of_splits(splits: dict[str, Any]) -> str:
         for name, text in words.items()
         for found in [splits[name]]
     ]
-    return table(["policy", "CD4 cells gained", "deviation between splits"], lines, left=1)
+    return table(["policy", "CD4 cells gained", "standard deviation between splits"], lines, left=1)
 
 
 def _interval(numbers: list[float]) -> str:

@@ -317,7 +317,7 @@ def power_cuts(folder, *, episodes, trials, seed, synchronous="FULL"):
     """Cut the power at any moment: what was acknowledged is there, and the ledger is whole.
 
     A library logs what a process writes and syncs (`powerloss.c`). From that the files are made
-    that a disk may hold: of all that was not synced, any part is lost, in any order.
+    that a disk may hold: any part of what was not yet synced may be lost, in any order.
     """
     log, library, address = folder / "log", folder / "powerloss.so", folder / "run" / "a.db"
     address.parent.mkdir()

@@ -42,10 +42,11 @@ RACING = 1_000  # the first seed of the race; reported seeds count from 0
 PIECE = 8  # seeds that are run at once
 SAVED = 20.0  # seconds between two savings
 RACE = (
-    f"{len(settings(False))} settings raced, and {len(settings(True)) - len(settings(False))} more"
-    " that are told that all steps are alike, where they are: those that won most often when all"
-    " algorithms of `frontier` raced, and some of every other kind. All ran on 2 seeds, the best 10"
-    f" on 6 more, and the best 3 on {FEWER_SEEDS} fresh ones."
+    f"To find the best settings, we raced {len(settings(False))}. Where all steps are alike, we"
+    f" also raced {len(settings(True)) - len(settings(False))} that are told so. The candidates are"
+    " the settings that won most often when all algorithms of `frontier` raced, and some of every"
+    " other kind. All ran on 2 seeds, the best 10 on 6 more, and the best 3 on"
+    f" {FEWER_SEEDS} fresh ones."
 )
 
 

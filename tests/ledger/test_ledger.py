@@ -276,7 +276,7 @@ def test_what_is_missing_is_passed_over_and_may_be_amended(address, tmp_path):
     ledger.missing("t2", "moved away", by="nurse")
     assert ledger.status().balanced
     assert (ledger.status().learned, ledger.status().missing) == (4, 1)
-    with pytest.raises(ExpiredError, match="declared missing .* amend"):
+    with pytest.raises(ExpiredError, match="declared missing .* office can enter it"):
         ledger.tell("t2", *episode(ledger.policy[0], 2))
     assert ledger.status().refused == 1
     ledger.amend("t2", *episode(ledger.policy[0], 2), by="nurse", reason="came back")

@@ -481,7 +481,7 @@ def test_a_full_disk_there_condemns_no_report_here(served, tmp_path, monkeypatch
         raise StorageError("the disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Writer, "tell", full)
+        broken.setattr(Writer, "tell_many", full)
         with pytest.raises(StorageError):  # one answer would let the others be acknowledged
             served.ledger.tell_many([{"ticket": issued.ticket}])
         broken.setattr(Writer, "ask", full)

@@ -72,8 +72,8 @@ class Price:
             for row, dates in zip(rows, self.dates, strict=True):
                 row.append(" ".join(map(str, dates)) or "-")
         heading = (
-            f"{MEANINGS[self.notion]}; {self.episodes:,} episodes. Known in advance, an optimal "
-            f"policy earns {self.known / self.episodes:.4f} per episode."
+            f"{MEANINGS[self.notion]}; {self.episodes:,} episodes. If the problem were known in "
+            f"advance, an optimal policy would earn {self.known / self.episodes:.4f} per episode."
         )
         return Table(heading, tuple(header), tuple(map(tuple, rows)))
 

@@ -225,7 +225,7 @@ def rest(ledger: Reading, state: State, view: ProposalView) -> ProposalView:
     a long replay, they are withdrawn.
     """
     is_left = view.rule >= BY_WORTH and view.worth is None
-    if not is_left or not any(row["gain"] for row in view.rows):
+    if not is_left or not any(row.get("gain") for row in view.rows):
         return view
     if compared_with(ledger, state) == state.version:
         return view

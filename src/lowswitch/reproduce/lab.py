@@ -20,7 +20,7 @@ from lowswitch.runs.jobs import Options
 from lowswitch.runs.results import Runs
 from lowswitch.runs.simulate import NothingLearnedWarning, job_of, play_away, simulate
 from lowswitch.runs.units import Crew, Keep, Threads, each
-from lowswitch.show.progress import Progress, cores, waiting
+from lowswitch.show.progress import Progress, cores, looking_up, waiting
 from lowswitch.table_learner import BonusWarning
 
 Result = TypeVar("Result")
@@ -172,9 +172,10 @@ class Lab:
         ):
             warnings.simplefilter("ignore", BonusWarning)
             crew, keep = self.crew or Threads(cores()), Keep(self.kept, name, wanted)
-            for place, result in each(crew, compute, units, configurations, keep):
-                found[place] = result
-                bar.update(len(found) * episodes, f"  {len(found)} of {count} runs")
+            with looking_up(
+                lambda: bar.update(len(found) * episodes, f"  {len(found)} of {count} runs")
+            ):
+                found.update(each(crew, compute, units, configurations, keep))
         return [found[place] for place in range(count)]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -219,7 +219,7 @@ class Journal:
 
     def _veto(self, kind: str, payload: dict[str, Any]) -> None:
         """Note which actions are forbidden, or allowed again."""
-        if kind not in ("vetoed", "lifted", "rejected") or not payload.get("actions"):
+        if not (payload.get("rows") and payload.get("actions")):
             return
         places = {(h, x, a) for h, x in payload["rows"] for a in payload["actions"]}
         if kind == "lifted":

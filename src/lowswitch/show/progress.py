@@ -75,6 +75,25 @@ def run_all(
             raise
 
 
+@contextmanager
+def looking_up(look_up: Callable[[], None]) -> Iterator[None]:
+    """Call `look_up` now and then while the block works, and once after it."""
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(_PIECE_SECONDS):
+            look_up()
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+    look_up()
+
+
 class Pace:
     """How far the plans of a run are, and what they take: `with pace` around each.
 
