@@ -88,7 +88,7 @@ def test_what_was_never_given_is_confirmed_by_itself(tmp_path):
         new = [row for row in view.rows if row["untried"]]
         assert new
         page = served.page("/proposal", session)[1]
-        assert "something that no patient was ever given there" in page
+        assert "something that no patient learned so far was given there" in page
         given = {"proposal": view.hash, "row": [key(new[0])], "decision": "approve selected"}
         sheet = served.post("/decide", session, **given)[2].decode()
         name, where = next(iter(new[0]["untried"])), new[0]["state_label"]
@@ -293,7 +293,7 @@ def test_what_was_postponed_is_counted_alike_and_not_called_rejected(tmp_path):
             assert f"{len(view.rows)} rows" not in page
             assert "reject" not in page.partition("<main")[2]
         late = served.post("/decide", session, **given, reason="again", **SURE)[2].decode()
-        assert "Meanwhile the reviewer postponed on" in late
+        assert "Meanwhile you postponed on" in late
 
 
 def test_the_cost_of_a_trial_is_told_against_the_protocol_after_the_decision(tmp_path):

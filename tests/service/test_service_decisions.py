@@ -112,7 +112,7 @@ def test_a_veto_that_brings_something_never_given_is_ticked_and_has_its_evidence
     text = plain(page)
     assert f"{names[now[h, x]]} → {names[new]}" in text
     assert 'name="consent"' in page
-    assert "that no patient was ever given there" in text
+    assert "that no patient learned so far was given there" in text
     (row,), worth = ledger.other_changes([(h, x, new)])
     assert f"Expected outside the trial: {phrases.gain_words(worth['protocol'], ledger.terms)}" in (
         text
@@ -211,7 +211,7 @@ def test_a_late_agreement_says_what_became_of_the_request(clinic):
     assert "This request was carried out on" in late
     assert "Dr Vega and Dr Roth approved 9 changes" in late
     old = plain(clinic.post("/decide", vega, **given, reason="again", **SURE)[2])
-    assert "Meanwhile Dr Vega and Dr Roth approved 9 changes" in old
+    assert "Meanwhile you and Dr Roth approved 9 changes" in old
     assert given["proposal"][:8] not in old
     assert "again" in old  # what was typed is not lost
     sent = ledger.forbid([(0, 0)], ["drug B"], by="Dr Vega", reason="harm")
@@ -516,9 +516,11 @@ def test_a_treatment_that_is_ticked_beforehand_says_why(clinic):
     vega, row = clinic.login("Dr Vega"), changes_of(clinic.ledger.proposal())[0]
     name = clinic.ledger.terms.labels["action"][row["to"][0]]
     page = plain(clinic.page(f"/forbid?rows={key(row)}", vega)[1])
-    assert f"{name} (proposed here, so it is ticked)" in page
+    given = r"(\(given now in the trial to \d+ % of new patients\) )?"
+    assert re.search(rf"{name} {given}\(proposed here, so it is ticked\)", page)
     rest = {"row": [key(row)], "enter": "1"}
-    assert f"{name} (proposed here)" in plain(clinic.post("/forbid", vega, **rest)[2])
+    again = plain(clinic.post("/forbid", vega, **rest)[2])
+    assert re.search(rf"{name} {given}\(proposed here\)", again)
 
 
 def test_an_agreement_says_what_took_effect_and_everybody_who_decided(clinic):
@@ -601,9 +603,9 @@ def test_a_veto_says_what_the_trial_still_gives(clinic):
     h, x = next((h, x) for h, x, _ in sorted(given) if sum(one[:2] == (h, x) for one in given) > 1)
     actions = sorted(one[2] for one in given if one[:2] == (h, x))
     sheet = reversals.vetoed(known, {"rows": [[h, x]], "actions": actions[:1]})
-    assert any(line.startswith("The trial still gives ") for line in sheet.lines)
+    assert any(line.startswith("In these places the trial still gives ") for line in sheet.lines)
     every = reversals.vetoed(known, {"rows": [[h, x]], "actions": actions})
-    assert not any(line.startswith("The trial still gives ") for line in every.lines)
+    assert not any("the trial still gives " in line for line in every.lines)
 
 
 def test_a_veto_of_the_protocol_says_what_the_trial_still_gives_there(clinic):
@@ -614,7 +616,9 @@ def test_a_veto_of_the_protocol_says_what_the_trial_still_gives_there(clinic):
     veto = {"rows": [[h, x]], "actions": [old], "instead": new}
     sheet = reversals.vetoed(known, veto)
     name = known.terms.labels["action"][tried]
-    assert any(line.startswith(f"The trial still gives {name} for") for line in sheet.lines)
+    said = f"In these places the trial still gives {name} for"
+    assert any(line.startswith(said) for line in sheet.lines)
+    assert any(line.endswith(". Elsewhere it goes on as it is.") for line in sheet.lines)
 
 
 def test_a_trial_with_the_same_alternatives_is_not_called_another_one(clinic):
@@ -712,7 +716,7 @@ def test_a_word_that_changed_without_data_says_why(clinic):
     assert again.told == view.told
     text = plain(clinic.page("/proposal", session)[1])
     card = text.partition("New since the proposal before")[2]
-    assert "Ms Okafor asked again, also for held places on" in card
+    assert "Ms Okafor asked for a proposal also for" in card
     assert "No report was learned since: the data are the same." in card
     old = {(one["step"], one["state"]): one for one in ledger.proposal_of(view.hash).rows}
     judged = [

@@ -195,7 +195,9 @@ def test_held_places_are_the_same_on_every_page(clinic):
     assert f"{n} places held back" in plain(clinic.page("/", session)[1])
     page = plain(clinic.page("/proposal", session)[1])
     assert f"Held back for now: {n} places" in page
-    assert f"in {only} of them for the trial alone" in page
+    assert f"Only the trial was to change in {only} of them" in page
+    assert "proposes nothing there, neither for the protocol nor for the trial" in page
+    assert "trial alone" not in page
     assert clinic.page("/map", session)[1].count("<sup>H</sup>") == n + 1  # and the legend
     rows = [
         (h, x)
@@ -221,6 +223,28 @@ def test_many_places_are_counted_and_not_listed(clinic, monkeypatch):
     page = sheet_of(clinic, session, "postpone all")
     assert first not in page
     assert "(afterwards marked H on the page of the protocol)." in page
+
+
+def test_a_postponement_is_still_named_after_a_rollback_held_its_place(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    differ = (ledger.policy_of(7) != ledger.policy).any(axis=0)
+    row = next(one for one in ledger.proposal().rows if differ[one["step"], one["state"]])
+    place = [(row["step_label"], row["state_label"])]
+    ledger.reject(ledger.proposal(), rows=place, by="Dr Vega", reason="two open reports")
+    asked = ledger.rollback(7, by="Ms Okafor", reason="too soon")
+    for name in ("Dr Vega", "Dr Roth"):
+        ledger.confirm(asked.number, by=name, reason="yes")
+    asks = plain(clinic.post("/propose", session)[2])
+    page = plain(clinic.page("/proposal", session)[1])
+    assert "Nothing is proposed there, neither for the protocol nor for the trial." in asks
+    where = phrases.place(ledger.terms, row["step"], row["state"])
+    for text in (page, asks):
+        line = text.partition(f"{where[1:]}: until")[2].partition("too soon”)")[2]
+        said = ". The rollback changed only the trial there"
+        assert line.startswith(f"{said}. Before that, Dr Vega postponed on")
+        assert "(“two open reports”)" in line
+        assert text.count("The rollback changed only the trial") > 1
+        assert "trial alone" not in text
 
 
 def test_a_rollback_says_which_places_it_holds(clinic):
@@ -450,3 +474,260 @@ def test_a_hold_says_that_waiting_reports_count(clinic):
     known = known_of(clinic)._replace(holds=ledger.holds())
     (until,) = {holds.end_words(known, hold) for hold in known.holds.values()}
     assert until.endswith("133 waiting reports will count, too)")
+
+
+# ---- what was given, and not learned yet ---------------------------------------------------------
+
+
+def waiting_only(served):
+    """A place and an action that only waiting reports have, and how many these are."""
+    chart = served.ledger.chart()
+    places = (chart.visits == 0) & (chart.waiting > 0) & chart.allowed
+    assert places.any()
+    h, x, a = next(
+        one for one in np.argwhere(places).tolist() if chart.policy[0, one[0], one[1]] != one[2]
+    )
+    return h, x, a, int(chart.waiting[h, x, a])
+
+
+def test_reports_that_wait_are_counted_beside_those_learned(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    chart, run = ledger.chart(), ledger.status()
+    waiting = list(ledger.tickets("waiting"))
+    counts = np.zeros_like(chart.waiting)
+    for one in waiting:
+        report = ledger.report_of(one.ticket)[1]
+        states, actions = (ledger.terms.labels[kind] for kind in ("state", "action"))
+        given = zip(report["states"], report["actions"], strict=False)
+        for h, (x, a) in enumerate(given):
+            counts[h, states.index(x), actions.index(a)] += 1
+    assert len(waiting) == run.waiting > 0
+    assert (chart.waiting == counts).all()
+    h, x, a, n = waiting_only(clinic)
+    assert ledger.row(h, x).actions[a]["waiting"] == n
+    page = plain(clinic.page(f"/row?step={h}&state={x}", session)[1])
+    assert f"Counted are the {run.told:,} patients learned so far." in page
+    assert f"{run.waiting} more reports wait behind an open one and are not counted" in page
+    assert f"0 and {n} report{'s wait' if n > 1 else ' waits'} not yet learned from" in page
+    assert "never given" not in page
+    text = clinic.page("/map?view=visits", session)[1]
+    assert f"How many of the {run.told:,} patients learned so far were given" in plain(text)
+    now = chart.policy[0]
+    total = int(np.take_along_axis(chart.waiting, now[:, :, None], axis=2).sum())
+    said = re.findall(r", and ([0-9,]+) times in reports that wait", text)
+    assert sum(int(one.replace(",", "")) for one in said) == total
+
+
+def test_nobody_consents_to_never_what_waiting_reports_have(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    h, x, a, n = waiting_only(clinic)
+    names, now = ledger.terms.labels["action"], ledger.policy[0, h, x]
+    veto = {"row": [f"{h}:{x}"], "action": names[now], "instead": names[a]}
+    body = clinic.post("/forbid", session, **veto)[2].decode()
+    page = plain(body)
+    whose = "whose reports wait" if n > 1 else "whose report waits"
+    given = f"given to {n} patient{'s' if n > 1 else ''} {whose}"
+    where = phrases.place(ledger.terms, h, x)
+    assert page.count(f"Not yet learned from: {names[a]} for {where}, {given}") == 2
+    assert f"Not yet learned from; {given}" in page
+    assert 'class="tag UNTRIED">not yet learned from<' in body
+    assert "I know that no patient learned so far was given this there" in page
+    assert "was ever given" not in page
+    assert "ever tried" not in page
+
+
+def test_a_trial_gives_for_the_first_time_only_what_no_report_has(clinic):
+    ledger, terms = clinic.ledger, clinic.ledger.terms
+    h, x, a, n = waiting_only(clinic)
+    chart = ledger.chart()
+    deployed = np.repeat(chart.policy[:1], len(chart.policy), axis=0)
+    law = deployed.copy()
+    law[1:, h, x] = a  # the trial gives this one alternative
+    none = np.zeros_like(chart.waiting)
+    for waits, first in ((none, terms.labels["step"][h]), (chart.waiting, "")):
+        (one,) = phrases.alternatives(terms, law, chart.visits, deployed, waits)
+        assert one["first"] == first
+    assert one["given"] == f"0, and {n} more report{'s wait' if n > 1 else ' waits'}"
+
+
+# ---- what is forbidden ---------------------------------------------------------------------------
+
+
+def test_forbidding_says_where_protocol_and_trial_give_it_now(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    law, names = ledger.policy_of(8), ledger.terms.labels["action"]
+    everywhere = plain(clinic.page("/forbid?rows=all", session)[1])
+    for a, name in enumerate(names):
+        own = law[0] == a
+        tried = ((law == a) & ~own).any(axis=0)
+        for said, n in (("by the protocol", int(own.sum())), ("in the trial", int(tried.sum()))):
+            option = everywhere.partition(f"{name} (given now")[2].partition(")")[0]
+            assert (f"{said} in {n} of {H * S} places" in option) == (n > 0)
+    h, x = np.argwhere((law[1:] != law[0]).any(axis=0))[0].tolist()
+    page = plain(clinic.page(f"/forbid?rows={h}:{x}", session)[1])
+    assert f"{names[law[0, h, x]]} (given now by the protocol)" in page
+    for a in {*law[:, h, x].tolist()} - {int(law[0, h, x])}:
+        share = f"{100 * (law[:, h, x] == a).mean():.0f} % of new patients"
+        assert f"{names[a]} (given now in the trial to {share})" in page
+
+
+# ---- what was decided about a place --------------------------------------------------------------
+
+
+def test_a_place_lists_every_decision_that_changed_it(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    law = ledger.policy_of(8)
+    h, x = np.argwhere((law[1:] != law[0]).any(axis=0))[0].tolist()
+    names = ledger.terms.labels["action"]
+    now = phrases.plays_words([names[a] for a in law[:, h, x]], protocol=True)
+    ledger.cap_trial(0, by="Dr Vega", reason="costs too much")
+    asked = ledger.rollback(8, by="Ms Okafor", reason="too soon")
+    for name in ("Dr Vega", "Dr Roth"):
+        ledger.confirm(asked.number, by=name, reason="yes")
+    page = plain(clinic.page(f"/row?step={h}&state={x}", session)[1]).partition("Decisions")[2]
+    alone = names[law[0, h, x]]
+    assert f"rolled back to version 8: {alone} → {now} Ms Okafor, Dr Vega and Dr Roth" in page
+    assert f"ended the trial: {now} → {alone} Dr Vega" in page
+    for number, _ in ledger.row(h, x).versions[1:]:
+        assert page.count(clinic.service.journal.versions()[number - 1].facts["reason"]) > 0
+
+
+def test_a_rollback_names_the_places_that_it_left_out(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    row = next(row for row in changes_of(ledger.proposal()) if row["to"][0] == 3)
+    place = named([row])
+    approve_better(ledger)
+    back = ledger.version
+    agree(ledger, ledger.forbid(place, ["surgery"], instead="drug B", by="Dr Vega", reason="harm"))
+    ledger.cap_trial(0, by="Dr Vega", reason="costs too much")
+    asked = ledger.rollback(back, by="Ms Okafor", reason="too soon")
+    assert asked.decision["kept"] == [[row["step"], row["state"]]]
+    for name in ("Dr Vega", "Dr Roth"):
+        ledger.confirm(asked.number, by=name, reason="yes")
+    where = phrases.place(ledger.terms, row["step"], row["state"])
+    said = f"olled back to version {back}, except for {where}"
+    for path in ("/timeline", "/audit", "/audit?kind=rolled_back"):
+        assert said in plain(clinic.page(path, session)[1])
+    wish = f"Roll back to version {back}, except for {where}"
+    assert wish in plain(clinic.page("/audit?kind=seconded", session)[1])
+
+
+# ---- small truths of the confirmations -----------------------------------------------------------
+
+
+def all_agree(ledger, motion):
+    for name in ("Dr Vega", "Dr Roth"):
+        ledger.confirm(motion.number, by=name, reason="yes")
+
+
+def test_ending_the_trial_in_a_pause_says_when_the_proposal_comes_again(clinic):
+    ledger, vega, operator = clinic.ledger, clinic.login("Dr Vega"), clinic.login("Ms Okafor")
+    assert "withdrawn and made again. That" in plain(clinic.post("/cap", vega, share="0")[2])
+    ledger.freeze(by="Ms Okafor", reason="an alarm")
+    resumes = plain(clinic.post("/thaw", operator)[2])
+    assert "made again" not in resumes
+    page = plain(clinic.post("/cap", vega, share="0")[2])
+    assert "withdrawn and made again, once the run resumes. That" in page
+    ledger.cap_trial(0, by="Dr Vega", reason="costs too much")
+    assert ledger.proposal() is None
+    page = plain(clinic.post("/thaw", operator)[2])
+    said = "The proposal that was withdrawn in the pause is made again: Dr Vega ended the trial"
+    assert said in page
+    all_agree(ledger, ledger.thaw(by="Ms Okafor", reason="all is well"))
+    assert ledger.proposal() is not None
+
+
+def test_a_veto_that_was_lifted_is_no_longer_told_as_one(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    rows = [row for row in changes_of(ledger.proposal()) if row["to"][0] != 3]
+    other = rows[-1]
+    agree(ledger, ledger.forbid(named([other]), ["surgery"], by="Dr Vega", reason="harm"))
+    told = f"Surgery was forbidden here on {time.strftime('%Y-%m-%d', time.gmtime())} by Dr Vega"
+    page = plain(clinic.page("/proposal", session)[1])
+    assert f"{told} and Dr Roth." in page
+    assert "Allowed again since" not in page
+    agree(ledger, ledger.lift(named([other]), ["surgery"], by="Dr Vega", reason="a wrong report"))
+    page = plain(clinic.page("/proposal", session)[1])
+    assert re.search(rf"{told} and Dr Roth\. Allowed again since, on [\d-]+, by Dr Vega", page)
+
+
+def test_allowing_again_says_that_the_place_is_held(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    row, other = (changes_of(ledger.proposal())[i] for i in (0, -1))
+    ledger.reject(ledger.proposal(), rows=named([row]), by="Dr Vega", reason="later")
+    given = {int(ledger.policy[0, one["step"], one["state"]]) for one in (row, other)}
+    name = next(name for a, name in enumerate(ledger.terms.labels["action"]) if a not in given)
+    agree(ledger, ledger.forbid(named([row, other]), [name], by="Dr Vega", reason="harm"))
+    page = plain(clinic.post("/lift", session, row=[key(row), key(other)], action=name)[2])
+    where = phrases.place(ledger.terms, row["step"], row["state"])
+    held = page.partition("Held back, so that nothing is proposed there until")[2]
+    assert f"133 waiting reports will count, too): {where}." in held
+    page = plain(clinic.post("/lift", session, row=[key(other)], action=name)[2])
+    assert "Held back" not in page
+
+
+def test_a_rollback_says_what_stays_allowed_and_how_much_is_held(clinic):
+    ledger, operator = clinic.ledger, clinic.login("Ms Okafor")
+    row = next(row for row in changes_of(ledger.proposal()) if row["to"][0] == 3)
+    place, where = named([row]), phrases.place(ledger.terms, row["step"], row["state"])
+    rows = ledger.proposal().rows
+    differ = (ledger.policy_of(5) != ledger.policy).any(axis=0)
+    n = sum(bool(differ[one["step"], one["state"]]) for one in rows)
+    page = plain(clinic.post("/rollback", operator, version="5")[2])
+    assert 1 < n < len(rows)
+    assert f"{n} of its {len(rows)} places are held back after this. What it proposed else" in page
+    approve_better(ledger)
+    veto = ledger.forbid(place, ["surgery"], instead="drug B", by="Dr Vega", reason="infections")
+    agree(ledger, veto)
+    banned = ledger.version
+    agree(ledger, ledger.lift(place, ["surgery"], by="Dr Vega", reason="a wrong report"))
+    ledger.cap_trial(0, by="Dr Vega", reason="costs too much")
+    said = f"Forbidden in version {banned}, and allowed since: surgery for {where}."
+    page = plain(clinic.post("/rollback", operator, version=str(banned))[2])
+    assert f"A rollback forbids nothing again. {said}" in page
+    assert "allowed since" not in plain(clinic.post("/rollback", operator, version="9")[2])
+    page = plain(clinic.post("/rollback", operator, version="8")[2])
+    assert "All of its places are held back after this. The next proposal uses" in page
+    all_agree(ledger, ledger.rollback(8, by="Ms Okafor", reason="too soon"))
+    assert ledger.proposal() is None
+    page = plain(clinic.page("/", operator)[1])
+    assert "The pending proposal was withdrawn: Ms Okafor" in page
+    assert "othing is due" not in page
+
+
+def test_a_limit_is_remembered_after_the_trial_ended(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Vega")
+    asked = ledger.approve(
+        ledger.proposal(), part="trial", share=0.05, by="Dr Vega", reason="smaller"
+    )
+    agree(ledger, asked)
+    ledger.cap_trial(0, by="Dr Vega", reason="costs too much")
+    if ledger.proposal() is None:
+        ledger.propose(by="Ms Okafor", held=True)
+    text = clinic.page("/proposal", session)[1]
+    assert re.search(r'name="share"[^>]* value="5"', text)
+    page = plain(text)
+    assert "To approve the trial is to begin one again." in page
+    assert "limited the trial to at most 5 % of new patients." in page
+    assert "the numbers of the proposal, also on the status page, are those without it" in page
+
+
+def test_decisions_about_other_places_do_not_contradict(clinic):
+    ledger, session = clinic.ledger, clinic.login("Dr Roth")
+    view = ledger.proposal()
+    first, second, *_ = changes_of(view)
+    ledger.approve(view, rows=named([first]), part="protocol", by="Dr Vega", reason="minutes 1")
+    page = sheet_of(clinic, session, "postpone selected", row=[key(second)])
+    assert "contradicts" not in page
+    assert "If you confirm, Dr Vega's other request (approve 1 change" in page
+    page = sheet_of(clinic, session, "postpone selected", row=[key(first)])
+    assert "Dr Vega also asks for something that contradicts this" in page
+
+
+def test_an_old_page_calls_its_reader_you(clinic):
+    ledger, view = clinic.ledger, clinic.ledger.proposal()
+    vega, roth = clinic.login("Dr Vega"), clinic.login("Dr Roth")
+    given = {"proposal": view.hash, "decision": "approve all"}
+    ledger.reject(view, by="Dr Roth", reason="later")
+    assert "Meanwhile you postponed on" in plain(clinic.post("/decide", roth, **given)[2])
+    assert "Meanwhile Dr Roth postponed on" in plain(clinic.post("/decide", vega, **given)[2])

@@ -179,6 +179,7 @@ def test_the_map_shades_changes_by_the_largest_of_them():
         version=1,
         policy=np.zeros((1, 2, 3), dtype=int),
         visits=np.full((2, 3, 2), 10**6),  # which have nothing to do with it
+        waiting=np.zeros((2, 3, 2), dtype=int),
         allowed=terms.allowed,
         changes=np.array([[0, 1, 3], [7, 0, 0]]),
         held=[],

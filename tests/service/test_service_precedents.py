@@ -50,6 +50,9 @@ def stays_held(ward, session):
     assert again is None or not {(r["step"], r["state"]) for r in again.rows} & set(held)
     page = plain(ward.post("/propose", session, held="1")[2])  # of a reviewer
     assert f"This ends {len(held)} hold" in page
+    assert "at once, by your request alone" in page
+    (by,) = {mark.actor for mark in ward.service.journal.listed()[-1:]}
+    assert f". {by} " in page.partition("Held so far:")[2]
     assert set(ledger.holds()) == set(held)
     treat(ledger, 2)
     assert not ledger.holds()
@@ -65,13 +68,25 @@ def test_what_is_asked_for_explicitly_is_proposed_at_once(ward):
     assert f"Held back are 0 of 6 places now, and {held} after this." in page
     ledger.reject(view, by="Dr Roth", reason="open reports first")
     assert ledger.propose(by="office") is None
-    status, _, body = ward.post("/propose", session, held="1", sure="1")
+    given = {"held": "1", "sure": "1", "confirming": "1"}
+    assert ward.post("/propose", session, **given)[0] == 400  # without a reason
+    assert len(ledger.holds()) == held
+    status, _, body = ward.post("/propose", session, **given, reason="new reports")
     assert status == 303, body
     assert {(r["step"], r["state"]) for r in ledger.proposal().rows} & {
         (r["step"], r["state"]) for r in view.rows
     }
     (event,) = ledger.newest(1, kind="met")
-    assert (event.role, event.payload) == ("reviewer", {"held": True})
+    assert (event.role, event.payload) == (
+        "reviewer",
+        {"held": True, "holds": held, "reason": "new reports"},
+    )
+    said = f"sked for a proposal also for {held} held places"
+    for path in ("/timeline", "/audit"):
+        shown = plain(ward.page(path, session)[1])
+        assert said in shown
+        assert "new reports" in shown
+    assert f"{said} on" in plain(ward.page("/proposal", session)[1])
     page = plain(ward.page("/proposal", session)[1])
     assert "A change was postponed for" in page
     assert ledger.verify(progress=False).whole

@@ -605,6 +605,7 @@ class Ledger(Deciding):
         by: str,
         early: bool = False,
         held: bool = False,
+        reason: str | None = None,
         request: str | None = None,
         role: str = OPERATOR,
     ) -> ProposalView | None:
@@ -626,7 +627,9 @@ class Ledger(Deciding):
             Propose even if a later date then goes without a proposal. This is recorded.
         held
             End all holds first, so that postponed and rolled-back rows can be proposed again. This
-            is recorded.
+            is recorded, with how many holds it ended.
+        reason
+            The reason, for the record. The console requires one with `held`.
         request
             Your own name for this command; see `missing`.
         role
@@ -639,17 +642,18 @@ class Ledger(Deciding):
         """
         require_word("role", role, (OPERATOR, REVIEWER))
         asked = {"early": early} | ({"held": True} if held else {})
-        with self._writing(self._named("met", by, request, asked)) as writer:
+        why_asked = {} if reason is None else {"reason": text("reason", reason)}
+        with self._writing(self._named("met", by, request, asked | why_asked)) as writer:
             if writer.done is None:
                 writer.require_thawed()
                 writer.require_going_on()
                 if (why := why_refused(writer.state, early=early)) is not None:
                     raise LedgerError(why)
-                ends = held and bool(self.holds())
+                ends = {"held": True, "holds": len(self.holds())} if held and self.holds() else {}
                 if self.is_current() and not ends:
                     return self.proposal()
                 payload = {"early": True} if why_early(writer.state) is not None else {}
-                writer.add(by, role, "met", payload | ({"held": True} if ends else {}))
+                writer.add(by, role, "met", payload | ends | why_asked)
         return self.proposal()
 
     def freeze(

@@ -350,7 +350,12 @@ class Remote:
         return _motion(self._do("/api/quorum", request, quorum=quorum, reason=reason))
 
     def propose(
-        self, *, early: bool = False, held: bool = False, request: str | None = None
+        self,
+        *,
+        early: bool = False,
+        held: bool = False,
+        reason: str | None = None,
+        request: str | None = None,
     ) -> ProposalView | None:
         """Ask the learner for a proposal now; None if there is nothing to change.
 
@@ -360,10 +365,16 @@ class Remote:
             Propose even if a later date then goes without a proposal.
         held
             Let postponed and rolled-back rows be proposed again now.
+        reason
+            The reason, for the record.
         request
             Your own name for this command; see `Ledger.missing`.
         """
-        given = {name: True for name, value in (("early", early), ("held", held)) if value}
+        given: dict[str, Any] = {
+            name: value
+            for name, value in (("early", early), ("held", held), ("reason", reason))
+            if value not in (False, None)
+        }
         found = self._do("/api/propose", request, **given)
         return None if found is None else self._whole(found)
 

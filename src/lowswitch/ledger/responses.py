@@ -284,7 +284,8 @@ class Chart:
 
     version: int
     policy: np.ndarray  # [members, H, S]
-    visits: np.ndarray  # [H, S, A]
+    visits: np.ndarray  # [H, S, A]  of everything learned
+    waiting: np.ndarray  # [H, S, A]  of the reports that wait behind an open one
     allowed: np.ndarray  # [H, S, A]  what may be deployed
     changes: np.ndarray  # [H, S]  in how many versions the row changed
     held: list[tuple[int, int]]  # rows that stay as they are for a while
@@ -298,7 +299,7 @@ class RowView:
 
     step: int
     state: int
-    actions: list[dict[str, Any]]  # share, allowed, visits, estimate, width of each
+    actions: list[dict[str, Any]]  # share, allowed, visits, waiting, estimate, width of each
     versions: list[tuple[int, list[int]]]  # the versions that changed it, with what they play
     decisions: list[dict[str, Any]]
     held: bool

@@ -262,12 +262,27 @@ def chart(state: State) -> Chart:
         version=state.version,
         policy=tables[-1].copy(),
         visits=learner.visits,
+        waiting=_waiting(state, learner.visits.shape),
         allowed=learner.actions_allowed,
         changes=changes,
         held=learner.held,
         pending=_pending_rows(state),
         protocol=protocol,
     )
+
+
+def _waiting(state: State, shape: tuple[int, ...]) -> np.ndarray:  # [H, S, A]
+    """How often each action was given in the reports that wait behind an open one."""
+    found = np.zeros(shape, dtype=np.int64)
+    given = [
+        (h, x, a)
+        for one in state.settled.values()
+        if one.ended != "missing"
+        for h, (x, a) in enumerate(zip(one.states, one.actions, strict=False))
+    ]
+    if given:
+        np.add.at(found, tuple(np.array(given).T), 1)
+    return found
 
 
 def _pending_rows(state: State) -> list[tuple[int, int]]:
@@ -278,6 +293,7 @@ def _pending_rows(state: State) -> list[tuple[int, int]]:
 def row(state: State, terms: TableTerms, h: int, x: int) -> RowView:
     """The facts about one row of tables."""
     model = state.tally.model()
+    waiting = _waiting(state, model.visits.shape)[h, x]
     values = action_values(model, state.learner.deployed.actions)[h, x]
     now = state.versions[-1].actions[:, h, x].tolist()
     low, allowed = terms.rewards[0] * (terms.horizon - h), state.learner.actions_allowed
@@ -287,6 +303,7 @@ def row(state: State, terms: TableTerms, h: int, x: int) -> RowView:
             "share": now.count(a) / len(now),
             "allowed": bool(allowed[h, x, a]),
             "visits": int(model.visits[h, x, a]),
+            "waiting": int(waiting[a]),
             "estimate": low + terms.amount(float(values[a])),
             "width": terms.amount(width(int(model.visits[h, x, a]), terms.horizon - h)),
         }

@@ -245,6 +245,7 @@ class Quorum(Reason, kw_only=True):
 class Meeting(Named):
     early: bool = False
     held: bool = False
+    reason: Text | None = None
 
 
 class Rollback(Reason, kw_only=True):

@@ -43,7 +43,8 @@ ENDINGS = {  # of an episode that was reported
 _NO_REPORT = "no report came"
 _USUAL = (ENDINGS["whole"], _NO_REPORT)  # what goes without saying in the audit
 LEGENDS = {  # what the numbers of a view are
-    "visits": "How many {episodes} were given the {action} of the protocol in this place.",
+    "visits": "How many of the {told:,} {episodes} learned so far were given the {action} of the"
+    " protocol in this place. {more}",
     "width": "Half of the 95 % interval of what to expect of the {action} of the protocol, in"
     " {reward} from this {step} on. It uses only {episodes} treated in this very place. The larger"
     " and darker, the less is known.",
@@ -85,9 +86,20 @@ def numbers(values: Sequence[int]) -> str:
     return "; ".join(f"{value:,}" for value in values)
 
 
-def legend(view: str, terms: Terms) -> str:
-    """The meaning of the numbers in a view of the map; empty for the protocol itself."""
-    return LEGENDS.get(view, "").format(**words_of(terms))
+def legend(view: str, terms: Terms, told: int, waiting: int) -> str:
+    """The meaning of the numbers in a view of the map; empty for the protocol itself.
+
+    told, waiting: how many reports were learned, and how many wait behind an open one.
+    """
+    more = f"{more_wait(waiting)}; point at a place to see them." if waiting else ""
+    words = words_of(terms)
+    return LEGENDS.get(view, "").format(**words, told=told, more=more).rstrip()
+
+
+def more_wait(waiting: int) -> str:
+    """That more reports wait to be learned, as the beginning of a sentence."""
+    wait = counted(waiting, "more report", "waits", "wait")
+    return f"{wait} behind an open one and {'is' if waiting == 1 else 'are'} not counted"
 
 
 def endings_of(terms: Terms) -> dict[str, str]:
@@ -187,7 +199,10 @@ def _cell(
     names = ", ".join(terms.labels["action"][a] for a in actions)
     if tried:
         names += f"; in the trial {', '.join(terms.labels['action'][a] for a in tried)}"
-    cell = {"forbidden": gone, "trial": bool(tried), "says": f"{names}; given {visits:,} times"}
+    said = f"{names}; given {visits:,} times"
+    if wait := int(sum(chart.waiting[h, x, a] for a in actions)):
+        said += f", and {wait:,} times in reports that wait"
+    cell = {"forbidden": gone, "trial": bool(tried), "says": said}
     if view == "action":
         css = f"action{actions[0] % 8}" if len(actions) == 1 else "mixed"
         return cell | {"text": "/".join(signs[a] for a in actions), "css": css}
@@ -433,9 +448,9 @@ def people_rows(facts: dict[str, Any], *, protocol: bool) -> list[list[int]]:
     return [row for row in rows if not (protocol and row in facts.get("in_trial", []))]
 
 
-def who(mark: Mark) -> str:
-    """Everybody who made a decision."""
-    return phrases.several([mark.actor, *_agreed(mark)])
+def who(mark: Mark, me: str = "") -> str:
+    """Everybody who made a decision; me: the reader, who is called you."""
+    return phrases.several([name if name != me else "you" for name in (mark.actor, *_agreed(mark))])
 
 
 def _agreed(mark: Mark) -> list[str]:
@@ -461,13 +476,22 @@ def decision_words(terms: Terms, kind: str, facts: dict[str, Any], laws: Laws | 
     if kind == "lifted":
         return f"allowed {named} again"
     if kind == "rolled_back":
-        return f"rolled back to version {facts.get('to')}"
+        kept = facts.get("kept", [])
+        return f"rolled back to version {facts.get('to')}{_except(terms, kept)}"
     if kind == "capped":
         ended = facts["share"] == 0
         return "ended the trial" if ended else f"capped the trial at {100 * facts['share']:.0f} %"
+    if kind == "met" and facts.get("held"):
+        held = counted(facts["holds"], "held place") if "holds" in facts else "held places"
+        return f"asked for a proposal also for {held}"
     if kind == "quorum":
         return f"set the number of reviewers to {facts['quorum']}"
     return KINDS[kind].verb
+
+
+def _except(terms: Terms, kept: Sequence[Sequence[int]]) -> str:
+    """The places that a rollback left as they were, because a veto stands there."""
+    return f", except for {phrases.few_places_words(terms, kept)}" if kept else ""
 
 
 def wish_words(terms: Terms, mark: Mark) -> str:
@@ -481,7 +505,9 @@ def wish_words(terms: Terms, mark: Mark) -> str:
     if kind == "lifted":
         return f"Allow {names} again for {where}"
     if kind == "rolled_back":
-        return f"Roll back to version {decision.get('to')}"
+        return (
+            f"Roll back to version {decision.get('to')}{_except(terms, decision.get('kept', []))}"
+        )
     if kind == "thawed":
         return "Resume the run"
     if kind == "quorum":
@@ -644,7 +670,8 @@ def event_words(
         return [*said, f"reason: {payload['reason']}"] if "reason" in payload else said
     found = list[str]()
     version = payload.get("version", 0)
-    if KINDS.get(event.kind) and KINDS[event.kind].is_decision and event.kind != "declined":
+    is_decision = KINDS.get(event.kind, Kind()).is_decision and event.kind != "declined"
+    if is_decision or payload.get("held"):
         found.append(decision_words(terms, event.kind, payload, laws))
     if makes_version(event.kind, payload) and 1 < version <= len(laws.tables):
         lines, changed = laws.lines(terms, version), laws.words(version)

@@ -17,7 +17,7 @@ from lowswitch.review.gate import Hold
 from lowswitch.service import phrases
 from lowswitch.service.phrases import place
 from lowswitch.service.precedents import Precedents
-from lowswitch.show.text import plural
+from lowswitch.show.text import counted, plural
 
 
 class Known(NamedTuple):
@@ -29,6 +29,7 @@ class Known(NamedTuple):
     policies: Any  # deployed: tables [members, H, S], or a LinearPolicy
     protocol: bool  # whether the first of them is a protocol, and the others a trial
     visits: Any  # [H, S, A]  how often each action was given; None with features
+    waits: Any = None  # [H, S, A]  the same, of the reports that wait behind an open one
     worth: dict[str, Any] | None = None  # of the rows that the decision is about
     running: dict[str, Any] | None = None  # the gain of the present trial over its protocol
     earlier: Any = None  # the version that a rollback deploys again
@@ -85,8 +86,23 @@ def sides(known: Known, row: dict[str, Any]) -> tuple[str, str]:
 
 
 def is_untried(row: dict[str, Any]) -> bool:
-    """Whether a row would get an action that nobody received there."""
+    """Whether a row would get an action that nobody learned so far received there."""
     return bool(row.get("untried") or row.get("never_tried"))
+
+
+def given_unlearned(known: Known, row: dict[str, Any]) -> str:
+    """Who was given an untried action of a row of tables by now; empty if no report says so."""
+    if not is_untried(row) or known.visits is None:
+        return ""
+    h, x, names = row["step"], row["state"], known.terms.labels["action"]
+    untried = [names.index(name) for name in row.get("untried") or ()]
+    untried = untried or sorted({*row["to"]} - {*row["from"]})
+    since = int(known.visits[h, x, untried].sum())
+    wait = 0 if known.waits is None else int(known.waits[h, x, untried].sum())
+    reports = "reports wait" if wait > 1 else "report waits"
+    said = [f"{counted(wait, known.case)} whose {reports}"] * (wait > 0)
+    said += [f"{counted(since, known.case)} learned since"] * (since > 0)
+    return f"given to {phrases.several(said)}" if said else ""
 
 
 def law_after(known: Known, decision: dict[str, Any]) -> np.ndarray:  # [members, H, S]

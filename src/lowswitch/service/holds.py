@@ -8,6 +8,7 @@ from typing import Any
 from lowswitch.review.gate import Hold
 from lowswitch.service import phrases
 from lowswitch.service.effects import Known
+from lowswitch.service.journal import Mark
 from lowswitch.service.precedents import decided
 from lowswitch.show.text import counted, plural
 
@@ -16,6 +17,7 @@ _SOONER = (
     "Asking again before then leaves {them} out, unless somebody asks for a proposal with the"
     " places that are held back."
 )
+_NOTHING = "Nothing is proposed there, neither for the protocol nor for the trial."
 
 
 def end_words(known: Known, hold: Hold) -> str:
@@ -39,6 +41,11 @@ def nothing_words(known: Known) -> str:
     if run.frozen or run.nothing_because is None:
         return ""
     if run.nothing_at is None or not run.nothing_because.startswith("after "):
+        last = known.precedents.versions[-1:]
+        if run.next_is_free and last and last[0].kind == "rolled_back":
+            by = decided(known.terms, last[0], known.precedents.laws)
+            since = f"the pending proposal was withdrawn: {by}. Nobody has asked for another one"
+            return run.nothing_because.replace("nothing is due, and nobody has asked", since)
         return run.nothing_because
     said = f"when {counted(run.nothing_at, known.case, 'was', 'were')} learned, the learner"
     marks = known.precedents.held.values()
@@ -82,14 +89,14 @@ def _ordered(rows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def facts(known: Known) -> dict[str, Any]:
     """The held places in lines, one for each decision and end, and how many places they are."""
-    found = dict[tuple[int, Hold], list[tuple[int, int]]]()
+    held, found = known.precedents.held, dict[tuple[int, int, Hold], list[tuple[int, int]]]()
     for row, hold in known.holds.items():
-        mark = known.precedents.held.get(row)
-        found.setdefault((mark.seq if mark else 0, hold), []).append(row)
+        mark, earlier = held.get(row), _still_postponed(known, row)
+        key = (mark.seq if mark else 0, earlier.seq if earlier else 0, hold)
+        found.setdefault(key, []).append(row)
     lines = list[str]()
-    marks = {mark.seq: mark for mark in known.precedents.held.values()}
-    for (seq, hold), rows in sorted(found.items(), key=lambda pair: -pair[0][0]):
-        why = f". {decided(known.terms, marks[seq], known.precedents.laws)}" if seq in marks else ""
+    for (seq, _, hold), rows in sorted(found.items(), key=lambda pair: (-pair[0][0], -pair[0][1])):
+        why = f". {_why(known, held[rows[0]], rows)}" if seq else ""
         lines.append(f"{_where(known, rows)}: {end_words(known, hold)}{why}")
     last = max(known.holds.values(), key=_last, default=None)
     return {
@@ -101,15 +108,31 @@ def facts(known: Known) -> dict[str, Any]:
     }
 
 
-def _where(known: Known, rows: Sequence[tuple[int, int]]) -> str:
-    """Places, or their number if they have many states; and in how many only a trial differed."""
-    where = phrases.places_words(known.terms, _ordered(rows))
-    if len(phrases.places_list(known.terms, rows)) > MOST_LINES:
-        where = f"{len(rows)} places, marked H on the page of the protocol"
+def _still_postponed(known: Known, row: tuple[int, int]) -> Mark | None:
+    """The postponement of a place that a rollback holds, too, if its own end did not come yet."""
+    mark = known.precedents.taken_over.get(row)
+    return mark if mark and mark.facts.get("until", known.run.told + 1) > known.run.told else None
+
+
+def _why(known: Known, mark: Mark, rows: Sequence[tuple[int, int]]) -> str:
+    """The decision after which places are held, what it was about there, and any earlier one."""
+    said = decided(known.terms, mark, known.precedents.laws)
     own = sum(row in known.precedents.only_trial for row in rows)
-    if own == len(rows):
-        return f"for the trial alone: {where}"
-    return f"{where}; in {own:,} of them for the trial alone" if own else where
+    where = "there" if own == len(rows) else f"in {own:,} of them"
+    if own:
+        back = mark.kind == "rolled_back"
+        about = "The rollback changed only the trial" if back else "Only the trial was to change"
+        said += f". {about} {where}"
+    if (earlier := _still_postponed(known, rows[0])) is not None:
+        said += f". Before that, {decided(known.terms, earlier, known.precedents.laws)}"
+    return said
+
+
+def _where(known: Known, rows: Sequence[tuple[int, int]]) -> str:
+    """Places, or their number if they have many states."""
+    if len(phrases.places_list(known.terms, rows)) > MOST_LINES:
+        return f"{len(rows)} places, marked H on the page of the protocol"
+    return phrases.places_words(known.terms, _ordered(rows))
 
 
 def _last(hold: Hold) -> tuple[int, int]:
@@ -120,9 +143,13 @@ def asked_for(known: Known) -> list[str]:
     """What asking for held places, too, takes back."""
     actions, held = plural(known.terms.word("action")), facts(known)
     return [
-        f"This ends {counted(held['count'], 'hold')}: the learner may propose other {actions}"
-        " there again now. Nothing changes for anybody before a reviewer approves it.",
+        f"This ends {counted(held['count'], 'hold')} at once, by your request alone: the learner"
+        f" may propose other {actions} there again now. The timeline says so, with your name and"
+        " reason."
+        f" Nothing changes for anybody before {counted(known.run.quorum, 'reviewer')}"
+        f" {'approves' if known.run.quorum == 1 else 'approve'} it.",
         *(f"Held so far: {line}." for line in held["lines"]),
+        *[f"And those of {counted(held['rest'], 'more decision')}."] * bool(held["rest"]),
     ]
 
 
@@ -134,7 +161,7 @@ def left_out(known: Known) -> list[str]:
     left = held["places"] - held["count"]
     return [
         f"{held['count']:,} of {counted(held['places'], 'place', 'is', 'are')} left out, because a"
-        " change was postponed or rolled back there. The learner looks only at the other"
-        f" {left:,}.",
+        f" change was postponed or rolled back there. {_NOTHING} The learner looks only at the"
+        f" other {left:,}.",
         *(f"Held: {line}." for line in held["lines"]),
     ]

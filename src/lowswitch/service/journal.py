@@ -289,6 +289,12 @@ class Journal:
         """The decisions of people, in order."""
         return [mark for mark in self.marks if KINDS[mark.kind].is_decision]
 
+    def listed(self) -> list[Mark]:
+        """The decisions of people, and who ended the holds of held places, in order."""
+        return [
+            mark for mark in self.marks if KINDS[mark.kind].is_decision or mark.facts.get("held")
+        ]
+
     @property
     def last_operator(self) -> str:
         """The operator who last decided or requested something; empty if none has."""
@@ -388,6 +394,6 @@ def _facts(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
     names = (
         *("reason", "rows", "version", "forever", "visits", "to", "number", "proposal", "source"),
         *("date", "early", "part", "share", "actions", "instead", "quorum", "motion", "kind"),
-        *("confirmed", "decision", "was", "until", "kept", "held"),
+        *("confirmed", "decision", "was", "until", "kept", "held", "holds"),
     )
     return {name: payload[name] for name in names if name in payload}

@@ -211,7 +211,8 @@ async def propose(call: Call) -> Response:
             return "/proposal", said
         return "/proposal", "This is what the learner would change."
 
-    return await two_steps(call, "propose", {"held": True} if held else {}, sheet, done)
+    given = {"held": True, "reason": call.field("reason")} if held else {}
+    return await two_steps(call, "propose", given, sheet, done)
 
 
 def _propose_sheet(known: Known, *, held: bool, doubtful: int) -> Sheet:
@@ -250,7 +251,7 @@ def _propose_sheet(known: Known, *, held: bool, doubtful: int) -> Sheet:
     if left_out:
         button += f" without {counted(left_out, 'report')}"
     button = button.removesuffix(",")
-    return Sheet(f"{button}?", button, lines, (), warnings, "/proposal", has_reason=False)
+    return Sheet(f"{button}?", button, lines, (), warnings, "/proposal", has_reason=held)
 
 
 def _differs(known: Known, view: ProposalView) -> list[str]:
@@ -382,7 +383,7 @@ async def _superseded(call: Call, shown: str) -> SupersededError | None:
     marks = [one for one in call.service.journal.decisions() if one.seq > before.event]
     terms = call.service.ledger.terms
     happened = [
-        f"{display.who(one)} {display.decision_words(terms, one.kind, one.facts, laws)}"
+        f"{display.who(one, call.who)} {display.decision_words(terms, one.kind, one.facts, laws)}"
         f" on {display.clock(one.time)}"
         for one in marks[:_MOST_ENDED]
         if one.kind != "declined"
@@ -505,6 +506,26 @@ async def _given_to_kinds(call: Call, known: Known) -> set[str] | None:
     return {name for one in kinds for name in one["now"]} or None
 
 
+def _given_now(known: Known, rows: Sequence[tuple[int, int]], action: int) -> list[str]:
+    """Where an action is given now, in words: by the protocol, and in the trial."""
+    if not known.has_rows:
+        return ["given now"] if known.plays(WHOLE, action) else []
+    here = np.array([known.policies[:, h, x] == action for h, x in rows])  # [rows, members]
+    parts = {"given now": here}
+    if known.protocol:
+        trial = here & ~here[:, :1]  # where the protocol gives it, the trial does not differ
+        parts = {"given now by the protocol": here[:, :1], "given now in the trial": trial}
+    found = list[str]()
+    for said, given in parts.items():
+        n, share = int(given.any(axis=1).sum()), given.mean()
+        if n and len(rows) > 1:
+            found.append(f"{said} in {n:,} of {len(rows):,} places")
+        elif n:
+            of_all = f" to {100 * share:.0f} % of new {known.cases}"
+            found.append(f"{said}{of_all if share < 1 else ''}")
+    return found
+
+
 async def _forbid_form(call: Call, asked: list[str], wrong: str, status: int = 200) -> Response:
     known = await known_of(call)
     rows, everywhere = _positions(known, asked), known.has_rows and asked == [_EVERYWHERE]
@@ -514,9 +535,9 @@ async def _forbid_form(call: Call, asked: list[str], wrong: str, status: int = 2
     options = [
         {
             "name": names[a],
-            "played": sum(known.plays(row, a) for row in rows)
+            "given": _given_now(known, rows, a)
             if given is None
-            else names[a] in given,
+            else ["given now"] * (names[a] in given),
             "open": sum(bool(plays.allowed_in(allowed, list(row))[a]) for row in rows),
         }
         for a in range(known.terms.actions)
@@ -532,7 +553,6 @@ async def _forbid_form(call: Call, asked: list[str], wrong: str, status: int = 2
         status,
         run=known.run,
         keys=asked if everywhere else [f"{h}:{x}" for h, x in rows],
-        places=len(rows),
         offers_all=known.has_rows and not everywhere,
         where=phrases.places_words(known.terms, rows),
         options=options,

@@ -15,7 +15,7 @@ from lowswitch.service import display, effects, phrases
 from lowswitch.service.effects import Known
 from lowswitch.service.journal import Mark
 from lowswitch.service.phrases import LABELS
-from lowswitch.service.precedents import Past
+from lowswitch.service.precedents import Past, decided
 from lowswitch.show.text import counted
 
 _MOST = 8  # lines
@@ -140,8 +140,9 @@ def _did(known: Known, mark: Mark, old: Collection[tuple[int, int]]) -> str:
     """What somebody did, where and when."""
     when = f"on {display.clock(mark.time)}"
     if mark.kind == "met":
-        held = ", also for held places" if mark.facts.get("held") else ""
-        return f"{mark.actor} asked again{held} {when}"
+        if not mark.facts.get("held"):
+            return f"{mark.actor} asked again {when}"
+        return decided(known.terms, mark)
     did = display.decision_words(known.terms, mark.kind, mark.facts, known.precedents.laws)
     rows = [(h, x) for h, x in mark.facts.get("rows", [])]
     if _on_rows(mark) and known.has_rows and mark.kind == "rejected":
@@ -232,10 +233,11 @@ def _trial(
     after = effects.law_after(known, effects.whole(view))
     given = [phrases.given_in_trial(law) for law in (before, after)]
     came, gone = given[1] - given[0], given[0] - given[1]
+    waits = np.zeros_like(known.visits) if known.waits is None else known.waits
     first = {
         (h, x, a)
         for h, x, a in came
-        if known.visits[h, x, a] == 0 and a not in known.policies[:, h, x]
+        if phrases.is_new(known.visits, waits, known.policies, h, x, a)
     }
     said = {
         "Only the trial proposed now gives, for the first time": first,

@@ -10,10 +10,11 @@ import numpy as np
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from lowswitch.ledger import Ledger
-from lowswitch.ledger.events import KINDS, Event
+from lowswitch.ledger.events import KINDS, Event, makes_version
 from lowswitch.ledger.exports import cells, harmless
 from lowswitch.ledger.feature_terms import FeatureTerms
 from lowswitch.ledger.reading import version_named
+from lowswitch.ledger.responses import RowView
 from lowswitch.ledger.table_terms import TableTerms
 from lowswitch.service import (
     access_log,
@@ -383,7 +384,7 @@ async def policy_map(call: Call) -> Response:
         pages=pages,
         found=len(found),
         rows=display.map_rows(terms, chart, view, states, pending),
-        meaning=display.legend(view, terms),
+        meaning=display.legend(view, terms, known.run.told, known.run.waiting),
         legend=list(zip(signs, terms.labels["action"], strict=True)),
         version=chart.version,
         protocol=chart.protocol,
@@ -423,6 +424,7 @@ async def row(call: Call) -> Response:
         call,
         "row.html",
         "map",
+        counted_in=_counted_in(known),
         view=view,
         step=step,
         state=state,
@@ -439,34 +441,56 @@ async def row(call: Call) -> Response:
         declared=np.flatnonzero(~terms.allowed[h, x]).tolist(),
         decisions=[
             one
-            | {"said": _said_here(terms, one, decided.get(one["event"]), view.versions, known)}
+            | {"said": _said_here(terms, one, decided.get(one["event"]), view, known)}
             | ({"by": display.who(decided[one["event"]])} if one["event"] in decided else {})
-            for one in reversed(view.decisions)
+            for one in _decisions_here(view, marks)
         ],
     )
 
 
+def _counted_in(known: Known) -> str:
+    """Whose reports the numbers of a place come from, and whose they lack."""
+    learned = f"Counted are the {counted(known.run.told, known.case)} learned so far."
+    if not known.run.waiting:
+        return learned
+    return f"{learned} {display.more_wait(known.run.waiting)}, except where the table says so."
+
+
+def _decisions_here(view: RowView, marks: Sequence[Mark]) -> list[dict[str, Any]]:
+    """The decisions on a row and those whose version changed it, newest first."""
+    named = {one["event"] for one in view.decisions}
+    others = [
+        {"event": mark.seq, "kind": mark.kind, "time": mark.time, "by": mark.actor}
+        | {"reason": mark.facts.get("reason", "")}
+        for mark in (marks[number - 1] for number, _ in view.versions if 1 < number <= len(marks))
+        if mark.seq not in named
+    ]
+    return sorted([*view.decisions, *others], key=lambda one: -one["event"])
+
+
 def _said_here(
-    terms: TableTerms,
-    one: dict[str, Any],
-    mark: Mark | None,
-    versions: Sequence[tuple[int, list[int]]],
-    known: Known,
+    terms: TableTerms, one: dict[str, Any], mark: Mark | None, view: RowView, known: Known
 ) -> str:
-    """A decision on a row; of an approval what it changed in this row."""
-    made = mark.facts.get("version") if mark is not None and mark.kind == "approved" else None
-    if made is None:
+    """A decision on a row, and what the version that it made changed there."""
+    if mark is None:
         return display.decision_words(terms, one["kind"], one)
+    what, made = "approved", mark.facts.get("version")
+    if mark.kind != "approved":
+        what = display.decision_words(terms, mark.kind, mark.facts)
+    if made is None or not makes_version(mark.kind, mark.facts):
+        return what
     names = terms.labels["action"]
     sides = [
-        [plays for number, plays in versions if number <= last][-1] for last in (made - 1, made)
+        [plays for number, plays in view.versions if number <= last][-1]
+        for last in (made - 1, made)
     ]
     old, new = (
         phrases.plays_words([names[a] for a in plays], protocol=known.protocol) for plays in sides
     )
+    moved = sorted(sides[0]) != sorted(sides[1])
     if old == new:
-        return "approved; here it changed nothing"
-    return f"approved: {old} → {new}"
+        return f"{what}; here it changed {'the shares of the trial' if moved else 'nothing'}"
+    return f"{what}: {old} → {new}"
 
 
 # ---- 3: timeline ---------------------------------------------------------------------------------
@@ -493,7 +517,7 @@ async def timeline(call: Call) -> Response:
         gauge=_gauge(service, run.budget_left),
         most=service.ledger.terms.most_proposals,
         decisions=display.decision_lines(
-            terms, service.journal.decisions()[-200:], laws, service.journal.marks
+            terms, service.journal.listed()[-200:], laws, service.journal.marks
         ),
     )
 

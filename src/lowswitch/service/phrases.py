@@ -34,7 +34,7 @@ MEANINGS = {
     "LIKELY": "Probably better, but not certain.",
     "UNSURE": "The data cannot tell yet whether this is better or worse.",
     "WORSE": "Probably worse. The other changes do better without it.",
-    "UNTRIED": "Nobody was ever given this here, so nothing is known of it.",
+    "UNTRIED": "Nobody learned so far was given this here, so nothing is known of it.",
     "TRIAL": "Only the trial changes here, in order to learn.",
     "EXPLORE": "Worth a trial; nobody knows yet whether it is better.",
 }
@@ -353,13 +353,19 @@ def same_trial(before: np.ndarray | LinearPolicy, after: np.ndarray | LinearPoli
 
 
 def alternatives(
-    terms: Terms, law: np.ndarray, visits: np.ndarray, deployed: np.ndarray
+    terms: Terms,
+    law: np.ndarray,
+    visits: np.ndarray,
+    deployed: np.ndarray,
+    waits: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:  # a line each
     """What the trial of a law [members, H, S] gives in place of its protocol.
 
-    visits [H, S, A]: how often each action was given in each row so far. deployed [members, H, S]:
-    an action that it already gives is not new, even if no report mentions it yet.
+    visits [H, S, A]: how often each action was given in each row so far. waits: the same, of the
+    reports that wait behind an open one. deployed [members, H, S]: an action that it already gives
+    is not new, even if no report mentions it yet.
     """
+    waits = np.zeros_like(visits) if waits is None else waits
     names, exploring = terms.labels["action"], law[departing(law)]
     lines = list[dict[str, Any]]()
     found = dict[tuple[int, int, int], list[tuple[int, float]]]()
@@ -370,7 +376,7 @@ def alternatives(
             found.setdefault(key, []).append((h, float(count[h, x]) / len(law)))
     for (x, old, new), steps in sorted(found.items()):
         shares = [share for _, share in steps]
-        first = [h for h, _ in steps if visits[h, x, new] == 0 and new not in deployed[:, h, x]]
+        first = [h for h, _ in steps if is_new(visits, waits, deployed, h, x, new)]
         lines.append(
             {
                 "where": terms.labels["state"][x],
@@ -378,11 +384,24 @@ def alternatives(
                 "old": names[old],
                 "new": names[new],
                 "share": _span(shares),
-                "given": _counts([int(visits[h, x, new]) for h, _ in steps], terms),
+                "given": _counts([int(visits[h, x, new]) for h, _ in steps], terms)
+                + _also_waiting(sum(int(waits[h, x, new]) for h, _ in steps)),
                 "first": steps_words(terms, first) if first else "",
             }
         )
     return lines
+
+
+def is_new(
+    visits: np.ndarray, waits: np.ndarray, deployed: np.ndarray, h: int, x: int, a: int
+) -> bool:
+    """Whether no report, learned or waiting, has an action in a row, and no version in use."""
+    return not (visits[h, x, a] or waits[h, x, a] or a in deployed[:, h, x])
+
+
+def _also_waiting(wait: int) -> str:
+    """How many more reports of something wait, after the number of those that were learned."""
+    return f", and {wait:,} more {'report waits' if wait == 1 else 'reports wait'}" if wait else ""
 
 
 def kinds_in_trial(terms: Terms, row: Mapping[str, Any]) -> list[dict[str, Any]]:

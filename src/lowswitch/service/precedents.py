@@ -30,7 +30,7 @@ class Precedents(NamedTuple):
 
     held: Mapping[Row, Mark] = {}  # who postponed a row, or rolled it back, last
     only_trial: Collection[Row] = ()  # those of them in which only a trial differed
-
+    taken_over: Mapping[Row, Mark] = {}  # who postponed a row that a rollback then held, too
     changes: Mapping[Row, Past] = {}
     postponed: Mapping[Row, Mark] = {}  # of rows that were not changed since
     ended: Mark | None = None  # who ended the trial, if none runs
@@ -39,6 +39,7 @@ class Precedents(NamedTuple):
     laws: display.Laws | None = None  # the versions themselves
     people: Mapping[int, str] = {}  # everybody who made a decision, by its event
     lifts: Mapping[tuple[int, int, int], Mark] = {}  # who lifted the veto of what is allowed again
+    bans: Mapping[tuple[int, int, int], Sequence[Mark]] = {}  # who forbade and allowed what
     unaware: Sequence[Mark] = ()  # the lifted vetoes that the pending proposal still reckons with
 
 
@@ -60,6 +61,7 @@ def precedents(journal: Journal, laws: display.Laws, pending: int | None = None)
         *(*_held(journal, laws), changes, postponed, *_trial(laws, marks), marks, laws),
         people={mark.seq: display.who(mark) for mark in journal.decisions()},
         lifts=lifts,
+        bans=_bans(journal),
         unaware=list(unaware.values()),
     )
 
@@ -77,24 +79,42 @@ def _lifts(laws: display.Laws, journal: Journal) -> dict[tuple[int, int, int], M
     return found
 
 
-def _held(journal: Journal, laws: display.Laws) -> tuple[dict[Row, Mark], set[Row]]:
-    """The last decision of each row after which it was held; and where only a trial differed."""
-    found, alone = dict[Row, Mark](), set[Row]()
+def _bans(journal: Journal) -> dict[tuple[int, int, int], list[Mark]]:
+    """The vetoes of each action (step, state, action), and the decisions that lifted them."""
+    found = dict[tuple[int, int, int], list[Mark]]()
+    for mark in journal.decisions():
+        if mark.is_veto or mark.kind == "lifted":
+            for h, x in _rows(mark.facts.get("rows", [])):
+                for a in mark.facts.get("actions", []):
+                    found.setdefault((h, x, a), []).append(mark)
+    return found
+
+
+def _held(
+    journal: Journal, laws: display.Laws
+) -> tuple[dict[Row, Mark], set[Row], dict[Row, Mark]]:
+    """The last decision of each row after which it was held; and where only a trial differed.
+
+    Then the earlier postponements of rows that a rollback held.
+    """
+    found, alone, put_off = dict[Row, Mark](), set[Row](), dict[Row, Mark]()
     for mark in journal.marks if laws.has_rows else []:
         if mark.kind == "rejected" and not mark.facts.get("forever"):
             rows, trial = _rows(mark.facts["rows"]), _rows(mark.facts["in_trial"])
+            put_off |= dict.fromkeys(rows, mark)
         elif mark.kind == "rolled_back" and mark.facts["version"] <= len(laws.tables):
             before, after = laws.tables[mark.facts["version"] - 2 : mark.facts["version"]]
             rows = _rows(np.argwhere((before != after).any(axis=0)).tolist())
             trial = [row for row in rows if before[(0, *row)] == after[(0, *row)]]
         elif mark.kind == "met" and mark.facts.get("held"):  # which ends all holds
-            found, alone = {}, set()
+            found, alone, put_off = {}, set(), {}
             continue
         else:
             continue
         found |= dict.fromkeys(rows, mark)
         alone = (alone - {*rows}) | {*trial}
-    return found, alone if laws.protocol else set()
+    taken_over = {row: mark for row, mark in put_off.items() if found[row] != mark}
+    return found, alone if laws.protocol else set(), taken_over
 
 
 def _rows(pairs: Iterable[Sequence[int]]) -> list[Row]:
@@ -186,6 +206,23 @@ def undone(terms: Terms, known: Precedents, to: int) -> list[str]:
     if (rest := len(since) - len(found)) > 0:
         found.append(f"It takes back {counted(rest, 'earlier version')} since version {to}, too.")
     return found
+
+
+def allowed_since(terms: Terms, known: Precedents, to: int) -> list[str]:
+    """What was forbidden when a version was made and is allowed now, which a rollback leaves so."""
+    if to > len(known.versions):
+        return []
+    made, free = known.versions[to - 1].seq, set[tuple[int, int, int]]()
+    for key, marks in known.bans.items():
+        before = [mark for mark in marks if mark.seq <= made]
+        if before and before[-1].is_veto and not marks[-1].is_veto:
+            free.add(key)
+    if not free:
+        return []
+    return [
+        f"A rollback forbids nothing again. Forbidden in version {to}, and allowed since:"
+        f" {phrases.actions_words(terms, free)}."
+    ]
 
 
 def _decided(terms: Terms, mark: Mark, known: Precedents) -> str:

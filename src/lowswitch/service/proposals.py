@@ -71,6 +71,7 @@ def proposal_facts(
         "details": _details(known, view),
         "trial": trial,
         "untried": _summary(known, [row for row in rows if effects.is_untried(row)]),
+        "waiting": sheets.waiting_lines(known, [row for row in rows if effects.is_untried(row)]),
         "unread": effects.unread(known, view),
         "turning": sum(bool(row.get("hangs_on_unsettled")) for row in rows),
         "options": _options(known, len(rows), counts, trial),
@@ -156,7 +157,7 @@ def _line(
         "step_label": row["step_label"],
         "state_label": row["state_label"],
         "mean": 0.0 if gain is None else gain["mean"],
-        "before": _before_words(known, turned_down[-1]) if turned_down else "",
+        "before": _before_words(known, row, turned_down[-1]) if turned_down else "",
         "past": "" if past is None else news.past_words(known, row, past),
         "fresh": _place(row) in new,
         "reverses": reverses,
@@ -171,7 +172,7 @@ def is_small(row: dict[str, Any], most: float) -> bool:
     return gain is not None and abs(gain["mean"]) < SMALL * most and not effects.is_untried(row)
 
 
-def _before_words(known: Known, one: dict[str, Any]) -> str:
+def _before_words(known: Known, row: dict[str, Any], one: dict[str, Any]) -> str:
     """The earlier decisions in a row that were not approvals."""
     names = [known.terms.labels["action"][a] for a in one.get("actions", [])]
     what = phrases.several(names) if names else f"a {known.terms.word('action')}"
@@ -179,7 +180,12 @@ def _before_words(known: Known, one: dict[str, Any]) -> str:
     did = f"{what} was forbidden here" if is_veto else "postponed"
     did = f"{what} was allowed again here" if one["kind"] == "lifted" else did
     who = known.precedents.people.get(one["event"], one["by"])
-    return f"{did[:1].upper()}{did[1:]} on {one['time'][:10]} by {who}."
+    said = f"{did[:1].upper()}{did[1:]} on {one['time'][:10]} by {who}."
+    lifts = [known.precedents.lifts.get((*_place(row), a)) for a in one.get("actions", [])]
+    lifted = next((mark for mark in lifts if mark is not None), None)
+    if is_veto and lifted is not None and lifted.seq > one["event"] and all(lifts):
+        said += f" Allowed again since, on {lifted.time[:10]}, by {display.who(lifted)}."
+    return said
 
 
 def _groups(lines: list[dict[str, Any]], by: str) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -239,7 +245,7 @@ def _trial(known: Known, view: ProposalView) -> dict[str, Any] | None:
     decision = effects.whole(view) | {"part": "trial"}
     now, new = (phrases.share_of(law) for law in (known.policies, after))
     lines, present, alone = (
-        phrases.alternatives(known.terms, law, known.visits, known.policies)
+        phrases.alternatives(known.terms, law, known.visits, known.policies, known.waits)
         for law in (after, known.policies, effects.law_after(known, decision))
     )
     if lines == present and now == new:
@@ -316,18 +322,21 @@ def reminder(known: Known, journal: Journal, trial: dict[str, Any] | None) -> di
     if trial is None or not trial["new"]:
         return {}
     if (ended := known.precedents.ended) is not None:
-        return {
-            "said": f"{decided(known.terms, ended)}. The learner does not know of that. To approve"
-            " the trial is to begin one again."
-        }
+        again = (
+            f"{decided(known.terms, ended)}. The learner does not know of that. To approve the"
+            " trial is to begin one again."
+        )
+    else:
+        again = ""
     if not limits or trial["new"] <= limits[-1].facts["share"]:
-        return {}
+        return {"said": again} if again else {}
     mark, share = limits[-1], f"{100 * limits[-1].facts['share']:g}"
-    return {
-        "share": share,
-        "said": f"On {mark.time[:10]} {display.who(mark)} limited the trial to at most {share} % of"
-        f" new {known.cases}. The learner does not know of that limit.",
-    }
+    limited = (
+        f"On {mark.time[:10]} {display.who(mark)} limited the trial to at most {share} % of new"
+        f" {known.cases}. The learner does not know of that limit: the numbers of the proposal,"
+        " also on the status page, are those without it. The next page has those with it."
+    )
+    return {"share": share, "said": f"{again} {limited}".strip()}
 
 
 def _limits(journal: Journal) -> list[Mark]:
@@ -354,10 +363,12 @@ def why_now(journal: Journal, view: ProposalView, terms: Terms) -> str:
             return f"{date} while an earlier proposal waited for a decision."
         if before.kind == "met":
             early = " before its next date" if before.facts.get("early") else ""
+            if before.facts.get("held"):
+                return f"{decided(terms, before)}{early}."
             return f"{before.actor} asked for it{early}."
         if "proposal" in before.facts:  # a decision on it
-            decided = journal.before(before.seq, "proposed")
-            if decided is not None and decided.facts["told"] < view.told:
+            earlier = journal.before(before.seq, "proposed")
+            if earlier is not None and earlier.facts["told"] < view.told:
                 due = "It became due while an earlier proposal waited"
                 return f"{due}; event {before.seq} decided that one."
             return f"It is the rest of the proposal that {display.who(before)} decided on in part."

@@ -138,7 +138,10 @@ def _freed_lines(known: Known, after: Any, changed: set[tuple[int, int]]) -> lis
     places = changed.union(*found.values())
     kept = {one for one in phrases.given_in_trial(after) if one[:2] in places}
     if kept:
-        lines.append(f"The trial still gives {phrases.actions_words(known.terms, kept)}.")
+        lines.append(
+            f"In these places the trial still gives {phrases.actions_words(known.terms, kept)}."
+            " Elsewhere it goes on as it is."
+        )
     return lines
 
 
@@ -149,6 +152,15 @@ def lifted(known: Known, decision: dict[str, Any]) -> Sheet:
         f"The learner may propose {names} again for: {all_of_them}.",
         f"The {known.terms.word('action')} given there now stays; lifting a veto only lets the"
         " learner propose again.",
+    ]
+    ends = dict[str, list[tuple[int, int]]]()
+    for h, x in decision["rows"]:
+        if (hold := known.holds.get((h, x))) is not None:
+            ends.setdefault(holds.end_words(known, hold), []).append((h, x))
+    lines += [
+        f"Held back, so that nothing is proposed there {end}:"
+        f" {phrases.places_words(known.terms, rows)}."
+        for end, rows in ends.items()
     ]
     if known.view is not None:
         lines.append(
@@ -171,13 +183,14 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
         f"Version {now + 1} will be deployed and do what version {to} did{but}. It replaces version"
         f" {now}.",
         *_kept_lines(known, to, kept),
+        *precedents.allowed_since(known.terms, known.precedents, to),
         *precedents.undone(known.terms, known.precedents, to),
         learned,
     ]
     if known.view is not None:
         lines.append(
-            "The pending proposal is withdrawn. What it proposed elsewhere may be proposed again at"
-            " once. The next proposal uses up none of the proposals left."
+            f"The pending proposal is withdrawn. {_proposed_elsewhere(known)} The next proposal"
+            " uses up none of the proposals left."
         )
     changes, rows, begins = list[dict[str, Any]](), list[dict[str, Any]](), False
     if known.earlier is not None and known.has_rows:
@@ -221,6 +234,20 @@ def rolled_back(known: Known, decision: dict[str, Any]) -> Sheet:
     return sheet if known.has_rows else _with_kinds(known, sheet)
 
 
+def _proposed_elsewhere(known: Known) -> str:
+    """How much of the pending proposal a rollback leaves open, because it holds no such place."""
+    if not known.has_rows or known.view is None or known.earlier is None:
+        return "What it proposed may be proposed again at once."
+    held = {*known.holds, *((h, x) for h, x in effects.changed_anywhere(known))}
+    free = [row for row in known.view.rows if (row["step"], row["state"]) not in held]
+    n, total = len(free), len(known.view.rows)
+    if n == total:
+        return "What it proposed may be proposed again at once."
+    of_all = f"{total - n:,} of its {counted(total, 'place')}" if n else "All of its places"
+    said = f"{of_all} {'is' if n and total - n == 1 else 'are'} held back after this."
+    return f"{said} What it proposed elsewhere may be proposed again at once." if n else said
+
+
 def _kept_lines(known: Known, to: int, kept: Sequence[Sequence[int]]) -> list[str]:
     """Where a rollback does not do what the version did, because that is forbidden by now."""
     if not kept:
@@ -246,10 +273,15 @@ def thawed(known: Known, decision: dict[str, Any]) -> Sheet:
         f"Sites can enrol {known.cases} and report again, and decisions are possible.",
         f"New {known.cases} follow version {known.run.version}.",
     ]
+    last = known.precedents.versions[-1:]
+    in_pause = bool(last) and last[0].kind == "capped" and last[0].time >= paused.get("time", "")
+    if known.view is None and known.run.next_is_free and in_pause:
+        by = precedents.decided(known.terms, last[0], known.precedents.laws)
+        lines.append(f"The proposal that was withdrawn in the pause is made again: {by}.")
     if known.protocol:
         share = share_of(known.policies)
         enter = phrases.share_words(share, case)
-        lines[-1] += f" {enter[:1].upper()}{enter[1:]} {enter_words(share)} its trial."
+        lines[2] += f" {enter[:1].upper()}{enter[1:]} {enter_words(share)} its trial."
     return Sheet("Resume the run?", "Resume the run", lines)
 
 
@@ -278,9 +310,10 @@ def capped(known: Known, decision: dict[str, Any]) -> Sheet:
     if known.has_rows and (gone := effects.stopped(known.policies, after)):
         lines.append(f"No longer given: {phrases.actions_words(known.terms, gone)}.")
     if known.view is not None:
+        when = ", once the run resumes" if known.run.frozen else ""
         lines.append(
-            "The pending proposal is withdrawn and made again. That uses up none of the proposals"
-            " left."
+            f"The pending proposal is withdrawn and made again{when}. That uses up none of the"
+            " proposals left."
         )
     if known.run.quorum > 1:
         lines.append("This takes effect at once, by your decision alone.")

@@ -18,6 +18,7 @@ from lowswitch.ledger.text import (
 from lowswitch.service import phrases
 from lowswitch.service.effects import (
     Known,
+    given_unlearned,
     is_untried,
     sides,
 )
@@ -29,6 +30,7 @@ WITHDRAWN_WORDS = (
     " shown. Ask for another proposal to have them computed again; it replaces this one."
 )
 MOST_LISTED = 200  # lines of changes on a page that is confirmed
+NOT_LEARNED = "not yet learned from"  # what nobody learned so far was given, but others were
 FEW = 20  # cases: of an action that fewer were given, the page says so
 
 
@@ -77,6 +79,8 @@ def change(known: Known, row: dict[str, Any]) -> dict[str, Any]:
     gain, terms = row.get("gain"), known.terms
     old, new = sides(known, row)
     notes = row_notes(row | {"hangs_on_unsettled": False}) if "tries" in row else [untried(row)]
+    if given := given_unlearned(known, row):
+        notes = [f"not yet learned from; {given}", *(notes[1:] if row.get("untried") else [])]
     return {
         "where": known.place(row["step"], row["state"]),
         "old": old,
@@ -89,6 +93,7 @@ def change(known: Known, row: dict[str, Any]) -> dict[str, Any]:
         "few": _few(known, row),
         "note": "; ".join(filter(None, notes)),
         "verdict": row["verdict"],
+        "label": NOT_LEARNED if given and row["verdict"] == "UNTRIED" else "",
         "turns": bool(row["hangs_on_unsettled"]),
     }
 
@@ -129,6 +134,7 @@ def kinds_changed(known: Known, regions: Sequence[dict[str, Any]]) -> list[dict[
                 "few": "",
                 "note": "; ".join(region_notes(one)),
                 "verdict": one["verdict"] or "",
+                "label": "",
                 "turns": False,
             }
         )
@@ -174,7 +180,7 @@ def trial_of(known: Known, law: Any) -> list[dict[str, Any]]:
     """What the trial of a version gives, where there is a protocol."""
     if law is None or not (known.protocol and known.has_rows):
         return []
-    return phrases.alternatives(known.terms, law, known.visits, known.policies)
+    return phrases.alternatives(known.terms, law, known.visits, known.policies, known.waits)
 
 
 def enter_words(share: float) -> str:
@@ -182,7 +188,7 @@ def enter_words(share: float) -> str:
 
 
 def consent_to(known: Known, changes: list[dict[str, Any]]) -> str:
-    """What a reviewer must say by itself: nobody was ever given what would replace the protocol."""
+    """What a reviewer must say by itself: nothing is known of what would replace the protocol."""
     new = [row for row in changes if is_untried(row)]
     if not new:
         return ""
@@ -195,13 +201,25 @@ def consent_to(known: Known, changes: list[dict[str, Any]]) -> str:
     )
     if len(named) > 10:
         said += f"; and {len(named) - 10} more"
+    said += "".join(f". {line}" for line in waiting_lines(known, new))
+    nobody = f"I know that no {known.case} learned so far was given this there, so nothing is known"
+    if not known.protocol:
+        return f"{nobody} of it: {said}."
     return (
-        f"I know that no {known.case} was ever given this there, so nothing is known of it, and"
-        f" that it replaces the protocol for all {known.cases} outside the trial: {said}."
-        if known.protocol
-        else f"I know that no {known.case} was ever given this there, so nothing is known of it:"
-        f" {said}."
+        f"{nobody} of it, and that it replaces the protocol for all {known.cases} outside the"
+        f" trial: {said}."
     )
+
+
+def waiting_lines(known: Known, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Which of these rows bring what was given already, though the learner knows nothing of it."""
+    found = [(row, given_unlearned(known, row)) for row in rows]
+    return [
+        f"Not yet learned from: {sides(known, row)[1]} for {known.place(row['step'], row['state'])}"
+        f", {given}"
+        for row, given in found
+        if given
+    ]
 
 
 def consent_to_kinds(known: Known, regions: Sequence[dict[str, Any]]) -> str:
@@ -211,8 +229,8 @@ def consent_to_kinds(known: Known, regions: Sequence[dict[str, Any]]) -> str:
         return ""
     said = "; ".join(new)
     return (
-        f"I know that no {known.case} of these kinds was ever given this, so nothing is known of"
-        f" it: {said}."
+        f"I know that no {known.case} of these kinds learned so far was given this, so nothing is"
+        f" known of it: {said}."
     )
 
 
@@ -229,15 +247,17 @@ def warnings_of(known: Known, changes: list[dict[str, Any]]) -> list[str]:
 
 
 def untried_warning(known: Known, changes: list[dict[str, Any]]) -> list[str]:
-    """That changes bring what nobody was ever given."""
-    new = sum(is_untried(row) for row in changes)
+    """That changes bring what nobody learned so far was given."""
+    rows = [row for row in changes if is_untried(row)]
+    new = len(rows)
     law = "protocol" if known.has_rows or known.protocol else "policy"
     if not new:
         return []
     brings, action = "puts" if new == 1 else "put", known.terms.word("action")
     return [
-        f"{counted(new, 'change')} {brings} a {action} into the {law} that no {known.case} was ever"
-        " given there."
+        f"{counted(new, 'change')} {brings} a {action} into the {law} that no {known.case} learned"
+        " so far was given there.",
+        *(f"{line}." for line in waiting_lines(known, rows)),
     ]
 
 

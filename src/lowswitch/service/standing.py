@@ -148,7 +148,8 @@ def _beside(
         )
     falls = _falls(known, kind, decision, request)
     when = "If you confirm" if at_once else "If this takes effect first"
-    if _opposes(known, (kind, decision), (request.kind, request.decision)):
+    both = (kind, decision), (request.kind, request.decision)
+    if _opposes(known, *both) and not _apart(decision, request.decision):
         then = f" {when}, that request falls away." if falls else ""
         who = "You also ask" if request.by == known.me else f"{request.by} also asks"
         return f"{who} for something that contradicts this: {what}.{then}"
@@ -171,11 +172,19 @@ def against(known: Known, request: MotionView) -> list[str]:
     for one in known.motions:
         if one.number == request.number or not _opposes(known, asked, (one.kind, one.decision)):
             continue
+        if _apart(request.decision, one.decision):
+            continue
         what = _small(title_of(known, one.kind, one.decision))
         whose = "your" if one.by == known.me else f"{one.by}'s"
         same = _same(*asked, one)
         found.append(f"{'Is the same as' if same else 'Contradicts'} {whose} request: {what}")
     return found
+
+
+def _apart(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    """Whether two decisions on a proposal are about different rows, though one ends the other."""
+    rows = [{tuple(row) for row in one["rows"]} for one in (first, second) if "proposal" in one]
+    return len(rows) == 2 and not rows[0] & rows[1]
 
 
 def _opposes(
@@ -327,7 +336,9 @@ def end_words(terms: Terms, one: Ended, laws: display.Laws) -> str:
         did = "withdrew it" if mark.actor == one.asked.actor else "turned it down"
         return f"{mark.actor} {did} {when}: {mark.facts['reason']}"
     if mark.kind == "met":
-        return f"It lapsed {when}, when {mark.actor} asked for a new proposal"
+        held = mark.facts.get("held")
+        did = display.decision_words(terms, mark.kind, mark.facts) if held else ""
+        return f"It lapsed {when}, when {mark.actor} {did or 'asked for a new proposal'}"
     said = display.decision_words(terms, mark.kind, mark.facts, laws)
     made = f" (version {mark.facts['version']})" if "version" in mark.facts else ""
     return f"It lapsed {when}, when {display.who(mark)} {said}{made}"

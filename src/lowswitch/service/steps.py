@@ -64,13 +64,15 @@ async def known_of(
             worth = ledger.worth(wait=False)  # of what a decision left
         deployed, protocol = ledger.deployed()
         earlier = None if version is None else ledger.restored(version)
+        chart = ledger.chart() if "state" in terms.labels else None
         known = Known(
             terms=terms,
             run=ledger.status(),
             view=view,
             policies=deployed,
             protocol=protocol,
-            visits=ledger.chart().visits if "state" in terms.labels else None,
+            visits=None if chart is None else chart.visits,
+            waits=None if chart is None else chart.waiting,
             worth=worth,
             earlier=earlier,
             motions=ledger.motions(),
@@ -78,7 +80,7 @@ async def known_of(
             holds=ledger.holds(),
         )
         pending_or_held = view is not None or earlier is not None or known.holds
-        if pending_or_held or known.run.nothing_at is not None:
+        if pending_or_held or known.run.frozen or known.run.nothing_at is not None:
             earlier_ones = precedents(
                 call.service.journal, laws_of(ledger), None if view is None else view.event
             )
