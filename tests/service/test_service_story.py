@@ -79,7 +79,7 @@ class Board:
         self.be("operator")
         self.go("/proposal")
         self.press("form[action='/propose'] button")
-        self.confirm("")
+        self.confirm("the board meets")
         assert self.ledger.proposal() is not None
 
     def choose(self, decision, *ticks):

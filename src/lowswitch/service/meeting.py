@@ -510,6 +510,8 @@ def _given_now(known: Known, rows: Sequence[tuple[int, int]], action: int) -> li
     """Where an action is given now, in words: by the protocol, and in the trial."""
     if not known.has_rows:
         return ["given now"] if known.plays(WHOLE, action) else []
+    if not rows:
+        return []
     here = np.array([known.policies[:, h, x] == action for h, x in rows])  # [rows, members]
     parts = {"given now": here}
     if known.protocol:

@@ -487,9 +487,8 @@ def _said_here(
     old, new = (
         phrases.plays_words([names[a] for a in plays], protocol=known.protocol) for plays in sides
     )
-    moved = sorted(sides[0]) != sorted(sides[1])
     if old == new:
-        return f"{what}; here it changed {'the shares of the trial' if moved else 'nothing'}"
+        return f"{what}; what is given here stays the same"
     return f"{what}: {old} → {new}"
 
 
