@@ -712,24 +712,24 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
     flips, cuts = faults["flips"], faults["power_cuts"]
     rows = [
         [
-            "a client killed with -9 while it writes, and sending again",
+            "a client killed while it writes, which then sends its reports again",
             f"{kills['kills']} kills, {kills['reports']:,} reports",
-            "none lost, none double, the same head and tables as undisturbed",
+            "no report lost, none twice; the same record as without the kills",
         ],
         [
-            "PostgreSQL stopped at once",
+            "PostgreSQL stopped without warning",
             f"{stops['stops']} stops, {stops['reports']:,} reports",
             "the same",
         ],
         [
-            "write-ahead logs cut or flipped anywhere",
+            "the newest writes (`run.db-wal`) cut off, or with a bit flipped",
             f"{faults['torn_logs']['torn']}",
-            "each opens at one of its commits, with the tables it had at that commit",
+            "each ledger opens as it was after one of its commits",
         ],
         [
             "events changed, deleted, inserted or reordered",
             f"{faults['tampered']['tampered']}",
-            "`verify` names the first bad one",
+            "`verify` names the first wrong event",
         ],
         [
             "one bit of the file flipped, anywhere",
@@ -738,7 +738,7 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
             f" reading; {flips['silent'] or 'none'} went unnoticed",
         ],
         [
-            "a power cut at any moment; any part of what was not yet synced may be lost",
+            "a power cut at any moment, which may lose anything not yet safely on the disk",
             f"{cuts['cuts']:,} cuts",
             f"{cuts['lost']} lost an acknowledged event, {cuts['not whole']} left a ledger that is"
             " not whole",
@@ -746,7 +746,7 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
         [
             "a disk that is full in the middle of a commit",
             f"{faults['full_disk']['refused']}",
-            "nothing acknowledged, nothing changed, and it goes on afterwards",
+            "nothing acknowledged, nothing changed; once there is room, the ledger goes on",
         ],
         [
             "reports in any order of arrival",
@@ -754,9 +754,9 @@ def of_faults(faults: dict[str, Any]) -> dict[str, str]:
             "the same learner, to the bit",
         ],
         [
-            "two reviewers on one version",
+            "two reviewers who decide on one version at once",
             f"{faults['reviewers']['rounds']} rounds",
-            "exactly one decision applied in each",
+            "exactly one decision applied in each round",
         ],
     ]
     return {"ledger/faults": table(["fault", "how often", "result"], rows, left=3)}
