@@ -205,6 +205,8 @@ if __name__ == "__main__":
 
         print(error, *error.__notes__, ray.is_initialized())
     end("=" + address)
+    sys.stdout.flush()
+    os._exit(0)  # at a usual exit, Ray may wait for processes that are gone
 """
 
 
@@ -261,6 +263,8 @@ if __name__ == "__main__":
 
         print(error, ray.is_initialized())
     end("=" + address)
+    sys.stdout.flush()
+    os._exit(0)  # at a usual exit, Ray may wait for processes that are gone
 """
 )
 
